@@ -14,7 +14,7 @@ SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
 export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # Build tags of tests that take long or need more than the machine has by itself.
-TAGS          = long,thanos
+TAGS          = long,thanos,s3
 # What looks at the host mostly waits; what only computes runs beside it: packages, and one guest at a time.
 HOST_TESTS    = unit-host unit-kernel end-to-end page
 TESTS         = generated lint --beside 'unit-hostless unit-race' --beside test-kernels $(HOST_TESTS)
@@ -130,6 +130,10 @@ test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a s
 	@scripts/page-modules test/grafana/browser
 	@cd test/grafana/datasource && go vet ./...
 	@go test -count=1 -v -timeout 10m ./test/grafana
+
+.PHONY: test-s3
+test-s3: ## keep frames in a bucket of an S3 server built from source (two minutes of building the first time; not part of test)
+	@go test -count=1 -v -timeout 20m -tags s3 -run S3 ./internal/framelog
 
 .PHONY: test-thanos
 test-thanos: ## keep series in a Thanos built from source, and compare (five minutes of building the first time; not part of test)

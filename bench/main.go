@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -44,10 +45,19 @@ func main() {
 		"length of each of the two longest measurements of the recorder; the others follow it")
 	flag.Float64Var(&options.churn, "churn", benchChurn, "share of the edges that ends each minute, in the rows with churn")
 	only := flag.String("only", "throughput,agent,known,programs",
-		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, memory, disk, counters, kernels, whole")
+		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, frames, fleet, memory, disk, counters, kernels, whole")
+	fleet := flag.String("fleet", "1000,2500,5000,7500,10000", "numbers of agents of the part fleet")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
+	for _, text := range strings.Split(*fleet, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n <= 0 {
+			fmt.Fprintf(os.Stderr, "bench: -fleet is %q, want numbers with commas between them\n", *fleet)
+			os.Exit(2)
+		}
+		options.fleet = append(options.fleet, n)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -64,6 +74,7 @@ type options struct {
 	churn                   float64
 	only                    []string
 	loads                   string
+	fleet                   []int
 }
 
 // part is one group of measurements.
@@ -84,6 +95,8 @@ var parts = []part{
 	{"recorder", measureRecorder},
 	{"saturation", measureSaturation},
 	{"server", measureServer},
+	{"frames", measureAllFrames},
+	{"fleet", measureFleet},
 	{"memory", measureMemory},
 	{"disk", measureDisk},
 	{"counters", measureCounters},

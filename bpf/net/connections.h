@@ -12,13 +12,16 @@
 #include "net/listeners.h"
 #include "net/pairing.h"
 #include "net/reorder.h"
+#include "net/samples.h"
 
 static __always_inline void open_on(struct connection *c, u32 index)
 {
 	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 
-	if (edge)
+	if (edge) {
 		__sync_fetch_and_add(&edge->opens, 1);
+		sample_connection(c, edge);
+	}
 	use_edge(c, index);
 	set_flags(c, CONNECTION_OPEN);
 }

@@ -62,6 +62,9 @@ struct edge_key {
 
 #define EDGE_HISTOGRAMS 3
 
+/* How many connections of an edge are told in a round. */
+#define SAMPLES 4
+
 struct edge {
 	struct edge_key key;
 	u64 used; /* 0 while the index is free */
@@ -100,6 +103,9 @@ struct edge {
 	u64 lost;
 	u64 lost_replies; /* those whose reply had begun */
 	u64 send_limited_ns; /* time in which this end's own send buffer held it up */
+	/* hashes of some connections of a round and of an earlier one; 0 for none. See samples.h */
+	u64 samples[2 * SAMPLES];
+	u32 sample_rounds[2];
 	u32 open; /* connections that the last sweep found open */
 	u32 generation; /* last: the reader changes it, and then clears the rest */
 };

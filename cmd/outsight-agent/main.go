@@ -72,6 +72,10 @@ func run(args []string, out, errOut io.Writer) int {
 	var files export.Files
 	flags.StringVar(&to.Server, "server", "", "`URL` of an \"outsight server\" to send everything to, as in "+
 		"http://HOST:4318")
+	flags.DurationVar(&to.SendEvery, "send-every", 0, "time between two frames that are sent, for large fleets: one that "+
+		"begins a minute is sent in any case; 0 sends one each second")
+	backend := flags.String("otlp", "", "`URL` of another backend that takes OTLP over HTTP, as in "+
+		"https://HOST:4318/v1/metrics, to send series to each second")
 	flags.StringVar(&to.Spool, "spool", "/var/lib/outsight/spool",
 		"`directory` that keeps what the server has not taken yet")
 	flags.Int64Var(&to.MaxBytes, "spool-bytes", export.DefaultMaxBytes,
@@ -151,7 +155,7 @@ func run(args []string, out, errOut io.Writer) int {
 			HTRatios: ratios,
 		},
 		Listen: *listen, Access: door, Socket: *socket, Output: out,
-	}, to, files)
+	}, export.Targets(to, files, *backend))
 	if err != nil {
 		fmt.Fprintf(errOut, "outsight-agent: %v%s\n", err, advice(err))
 		return 1
@@ -176,17 +180,17 @@ func thisNode(mode, node string, log *slog.Logger) (agent.Kubernetes, error) {
 	return c, nil
 }
 
-// serve runs the agent, and what sends to a server if there is one.
-func serve(ctx context.Context, o agent.ServeOptions, to export.Options, files export.Files) error {
-	if to.Server == "" {
-		return agent.Serve(ctx, o)
+// serve runs the agent, and what sends to servers.
+func serve(ctx context.Context, o agent.ServeOptions, targets []export.Target) error {
+	for _, t := range targets {
+		if err := access.CheckSecretFile(t.Files.Token); err != nil {
+			return fmt.Errorf("reading --token-file: %w", err)
+		}
 	}
-	if err := access.CheckSecretFile(files.Token); err != nil {
-		return fmt.Errorf("reading --token-file: %w", err)
-	}
-	return export.While(ctx, to, files, func(e *export.Exporter) error {
-		o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": e}, []agent.Reporter{e}
-		o.Host.Senders = []agent.Sender{e}
+	return export.WhileAll(ctx, targets, func(exporters []*export.Exporter) error {
+		for _, e := range exporters {
+			o.Host.AddExporter(e)
+		}
 		return agent.Serve(ctx, o)
 	})
 }

@@ -15,11 +15,17 @@ import (
 type exportFlags struct {
 	options export.Options
 	files   export.Files
+	otlp    string
 }
 
 func (f *exportFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.options.Server, "server", "",
 		`URL of an "outsight server" to send everything to, as in http://HOST:4318`)
+	c.Flags().DurationVar(&f.options.SendEvery, "send-every", 0,
+		"time between two frames that are sent, for large fleets: one that begins a minute is sent in any case; 0 sends "+
+			"one each second")
+	c.Flags().StringVar(&f.otlp, "otlp", "",
+		"URL of another backend that takes OTLP over HTTP, as in https://HOST:4318/v1/metrics, to send series to each second")
 	c.Flags().StringVar(&f.options.Spool, "spool", defaultSpool, "directory that keeps what the server has not taken yet")
 	c.Flags().Int64Var(&f.options.MaxBytes, "spool-bytes", export.DefaultMaxBytes,
 		"bytes that it may keep; the oldest go when there are more")
@@ -81,9 +87,11 @@ the last minutes, in memory. Needs root.`,
 	return c
 }
 
-// serveAgent runs an agent, and what sends to a server if there is one.
+// serveAgent runs an agent, and what sends to servers.
 func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error {
-	if f.options.Server == "" {
+	f.options.Logger = o.Host.Logger
+	targets := export.Targets(f.options, f.files, f.otlp)
+	if len(targets) == 0 {
 		return agent.Serve(ctx, o)
 	}
 	if err := checkPrivileges(); err != nil {
@@ -92,10 +100,10 @@ func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error 
 	if err := access.CheckSecretFile(f.files.Token); err != nil {
 		return fmt.Errorf("reading --token-file: %w", err)
 	}
-	f.options.Logger = o.Host.Logger
-	return export.While(ctx, f.options, f.files, func(e *export.Exporter) error {
-		o.Host.Sinks, o.Host.Reporters = map[string]agent.Sink{"server": e}, []agent.Reporter{e}
-		o.Host.Senders = []agent.Sender{e}
+	return export.WhileAll(ctx, targets, func(exporters []*export.Exporter) error {
+		for _, e := range exporters {
+			o.Host.AddExporter(e)
+		}
 		return agent.Serve(ctx, o)
 	})
 }

@@ -18,9 +18,9 @@ import (
 	"outsight/internal/api"
 	"outsight/internal/container"
 	"outsight/internal/demo"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/kernel"
-	"outsight/internal/model"
 )
 
 const (
@@ -140,8 +140,8 @@ func runShop(ctx context.Context, o demoOptions, u *up, out io.Writer, log *slog
 		err = errors.Join(err, s.shop.Stop(end))
 	}()
 	d := demoScreen{up: u, screen: screen{out: out},
-		source: source{latest: func(context.Context) (*model.Snapshot, error) {
-			return u.host.Snapshot(), nil
+		source: source{latest: func(context.Context) (*frame.Frame, error) {
+			return u.host.Frame(), nil
 		}}}
 	for {
 		select {
@@ -178,7 +178,7 @@ type demoScreen struct {
 	shown  int
 }
 
-func (d *demoScreen) show(to *model.Snapshot, out io.Writer) error {
+func (d *demoScreen) show(to *frame.Frame, out io.Writer) error {
 	d.window.length = demoWindow
 	from, _ := d.window.add(to)
 	if from == to {
@@ -201,7 +201,7 @@ func (d *demoScreen) show(to *model.Snapshot, out io.Writer) error {
 		}
 	}
 	fmt.Fprintln(&b)
-	if err := writeMap(&b, graph.FromSnapshots(from, to), "text", to); err != nil {
+	if err := writeMap(&b, graph.FromFrames(between(from, to), graph.Options{}), "text", to); err != nil {
 		return err
 	}
 	return d.screen.draw(b.Bytes())

@@ -14,6 +14,8 @@ import (
 
 	"outsight/internal/agent"
 	"outsight/internal/container"
+	"outsight/internal/fleet"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -141,11 +143,11 @@ func examine(ctx context.Context, options agent.HostOptions) report {
 	case err != nil:
 		r.attempt("kernel programs", "counting in the kernel", err, "a kernel of 5.8 or later with CONFIG_DEBUG_INFO_BTF=y")
 	default:
-		snapshot, err := tryHost(ctx, host)
+		f, err := tryHost(ctx, host)
 		r.attempt("snapshots", "reading all counters at once", err, "what is said of the kernel hooks below")
 		r.add(host.Features()...)
-		if snapshot != nil {
-			r.setBounds("this attempt", snapshot)
+		if f != nil {
+			r.setBounds("this attempt", f)
 		}
 		host.Close()
 	}
@@ -156,29 +158,29 @@ func examine(ctx context.Context, options agent.HostOptions) report {
 // watcher is an agent, of this host or not.
 type watcher interface {
 	Run(context.Context) error
-	Snapshot() *model.Snapshot
+	Frame() *frame.Frame
 	CountersError() error
 }
 
-// tryHost takes a snapshot; the error reports what is not in it, too.
-func tryHost(ctx context.Context, host watcher) (*model.Snapshot, error) {
+// tryHost makes a frame; the error reports what is not in it, too.
+func tryHost(ctx context.Context, host watcher) (*frame.Frame, error) {
 	trying, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(trying) }()
 	begin := time.Now()
-	for trying.Err() == nil && (host.Snapshot() == nil || time.Since(begin) < tryTime) {
+	for trying.Err() == nil && (host.Frame() == nil || time.Since(begin) < tryTime) {
 		time.Sleep(pollInterval)
 	}
 	cancel()
 	if err := <-ended; err != nil {
 		return nil, err
 	}
-	snapshot := host.Snapshot()
-	if snapshot == nil {
+	f := host.Frame()
+	if f == nil {
 		return nil, fmt.Errorf("no snapshot was taken within %v", snapshotTime)
 	}
-	return snapshot, host.CountersError()
+	return f, host.CountersError()
 }
 
 // addBounds asks a running agent, whose tables say more than those of an attempt.
@@ -187,17 +189,17 @@ func (r *report) addBounds(ctx context.Context, socket string) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
-	if snapshot, err := client.Fetch(ctx); err == nil {
-		r.setBounds("agent at "+socket, snapshot)
+	if f, err := client.Fetch(ctx); err == nil {
+		r.setBounds("agent at "+socket, f)
 	}
 }
 
 // maxBoundName is more than any name has, the name of a container included.
 const maxBoundName = 512
 
-func (r *report) setBounds(of string, s *model.Snapshot) {
+func (r *report) setBounds(of string, f *frame.Frame) {
 	r.BoundsOf, r.Bounds = of, []reportBound{}
-	for _, d := range s.Self.Drops {
+	for _, d := range fleet.StatusOf(between(f, f)).Drops {
 		name := model.Printable(d.Name, maxBoundName)
 		r.Bounds = append(r.Bounds, reportBound{Name: name, Used: d.Used, Capacity: d.Capacity, Dropped: d.Count})
 	}

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"outsight/internal/agent"
 	"outsight/internal/container"
+	"outsight/internal/frame"
 	"outsight/internal/kernel"
 	"outsight/internal/model"
 )
@@ -109,10 +111,9 @@ func TestDoctorAsksTheAgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() {
-		served <- agent.ServeHTTP(ctx, l, agent.SocketHandler(func() *model.Snapshot {
-			return &model.Snapshot{Self: model.SelfSample{Drops: []model.Drop{
-				{Name: "edges", Count: 12, Capacity: 64, Used: 63}, {Name: "cgroup_events", Count: 5},
-			}}}
+		served <- agent.ServeHTTP(ctx, l, agent.SocketHandler(func() *frame.Frame {
+			return frame.NewBuilder(time.Now()).Build(&model.Snapshot{Time: time.Now(), Self: model.SelfSample{
+				Drops: []model.Drop{{Name: "edges", Count: 12, Capacity: 64, Used: 63}, {Name: "cgroup_events", Count: 5}}}})
 		}, nil), discard())
 	}()
 	r := report{Works: true}
@@ -127,7 +128,7 @@ func TestDoctorAsksTheAgent(t *testing.T) {
 	}
 	got := strings.Fields(out.String()[strings.Index(out.String(), "Bounded"):])
 	want := strings.Fields("Bounded tables of agent at " + path +
-		" used capacity dropped edges 63 64 12 cgroup_events – – 5 The main job can be done: 0 of 0 work.")
+		" used capacity dropped cgroup_events – – 5 edges 63 64 12 The main job can be done: 0 of 0 work.")
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

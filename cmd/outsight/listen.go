@@ -41,15 +41,12 @@ func (f *secureFlags) open(log *slog.Logger, addresses ...string) (access.Access
 
 // serveFrom is everything that is served over HTTP from a store; each tenant has a handler of its own.
 func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.Options) http.Handler {
-	if r, ok := kept.(interface{ RelativeError() float64 }); ok {
-		options.RelativeError = r.RelativeError()
-	}
 	options.Busy, options.Hold, options.TenantQueries = api.NewSlots(), kept.Hold, kept.TenantQueries
 	options.Hosts = a.Hosts
 	of := func(tenant string) http.Handler {
 		o, view := options, store.ForTenant(kept, tenant)
 		o.Prometheus, o.Tenant = api.Prometheus(view), tenant
-		return api.New(view, o)
+		return api.New(o)
 	}
 	if tenants := a.Auth.Tenants(); len(tenants) > 0 {
 		handlers := map[string]http.Handler{}
@@ -61,7 +58,7 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 	options.Auth = a.Auth // for the handlers that of makes, too
 	o := options
 	o.Prometheus = api.Prometheus(kept)
-	all := api.New(kept, o)
+	all := api.New(o)
 	switch header {
 	case headerOptional:
 		return access.ByHeader(all, all, of)

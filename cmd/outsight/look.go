@@ -3,14 +3,17 @@ package main
 import (
 	"time"
 
+	"outsight/internal/fleet"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 )
 
-// look is what happened between two snapshots.
+// look is what happened between two frames.
 type look struct {
-	from, to *model.Snapshot
+	from, to *frame.Frame
 	graph    *graph.Graph
+	host     fleet.Host
 	// seconds between the two.
 	seconds float64
 	// cores are CPU seconds per second: used by containers and host, by groups that found no
@@ -29,8 +32,10 @@ type look struct {
 	waitsKnown bool
 }
 
-func newLook(from, to *model.Snapshot) look {
-	l := look{from: from, to: to, graph: graph.FromSnapshots(from, to), seconds: to.Time.Sub(from.Time).Seconds()}
+func newLook(from, to *frame.Frame) look {
+	w := between(from, to)
+	l := look{from: from, to: to, graph: graph.FromFrames(w, graph.Options{}), host: fleet.Hosts(w)[0],
+		seconds: to.Time.Sub(from.Time).Seconds()}
 	for _, n := range l.graph.Nodes {
 		if n.Usage != nil {
 			l.cores += number(n.Usage.CPUCores)
@@ -46,31 +51,29 @@ func newLook(from, to *model.Snapshot) look {
 			l.requests += number(e.Best().TransactionsPerSecond)
 		}
 	}
-	perSecond := func(before, now uint64) float64 { return gained(before, now) / l.seconds / 1e9 }
-	l.otherCores = perSecond(from.Self.OtherNS, to.Self.OtherNS)
-	l.idleCores = perSecond(from.Self.IdleNS, to.Self.IdleNS)
-	l.stealCores = perSecond(from.Self.StealNS, to.Self.StealNS)
-	l.agentCores = perSecond(from.Self.CPUNS, to.Self.CPUNS)
-	before := make(map[string]uint64)
-	for _, p := range from.Self.Programs {
-		before[p.Name] = p.RunTimeNS
+	l.otherCores, l.idleCores, l.stealCores = number(l.host.Other), number(l.host.Idle), number(l.host.Steal)
+	l.agentCores = number(l.host.AgentCPUCores)
+	before, now := fleet.StatusOf(between(from, from)), fleet.StatusOf(w)
+	spent := make(map[string]float64)
+	for _, p := range before.Programs {
+		spent[p.Name] = p.RunSeconds
 	}
-	for _, p := range to.Self.Programs {
-		l.agentCores += perSecond(before[p.Name], p.RunTimeNS)
-		l.programsKnown = l.programsKnown || p.RunTimeNS > 0
+	for _, p := range now.Programs {
+		if l.seconds > 0 {
+			l.agentCores += max(p.RunSeconds-spent[p.Name], 0) / l.seconds
+		}
+		l.programsKnown = l.programsKnown || p.RunSeconds > 0
 	}
-	l.dropped = newDrops(from.Self.Drops, to.Self.Drops)
-	l.addWaits()
+	l.dropped = newDrops(before.Drops, now.Drops)
+	l.addWaits(w)
 	return l
 }
 
-func (l *look) addWaits() {
+func (l *look) addWaits(w *frame.Window) {
 	l.waits = map[string]*graph.Wait{}
-	for i := range l.to.Containers {
-		l.waitsKnown = l.waitsKnown || l.to.Containers[i].Contention != nil
-	}
+	l.waitsKnown = countsWaits(l.to)
 	// The longest first.
-	for _, w := range graph.WaitsFromSnapshots(l.from, l.to).Containers {
+	for _, w := range graph.WaitsFromFrames(w).Containers {
 		id := w.ID
 		if id == model.HostContainerID {
 			id = "host/" + w.Host
@@ -81,8 +84,19 @@ func (l *look) addWaits() {
 	}
 }
 
+// countsWaits reports whether it is counted what containers wait for a CPU behind.
+func countsWaits(f *frame.Frame) bool {
+	t := &f.Tables[frame.Labelled]
+	for row := range t.IDs {
+		if f.Text(frame.Labelled, frame.LabelledMetric, row) == "container_run_queue_wait_by_seconds_total" {
+			return true
+		}
+	}
+	return false
+}
+
 // newDrops are the drops since before.
-func newDrops(before, now []model.Drop) []model.Drop {
+func newDrops(before, now []fleet.Drop) []model.Drop {
 	counts := make(map[string]uint64)
 	for _, d := range before {
 		counts[d.Name] = d.Count
@@ -91,28 +105,21 @@ func newDrops(before, now []model.Drop) []model.Drop {
 	for _, d := range now {
 		if d.Count > counts[d.Name] {
 			d.Count -= counts[d.Name]
-			dropped = append(dropped, d)
+			dropped = append(dropped, d.Drop)
 		}
 	}
 	return dropped
 }
 
-func gained(before, now uint64) float64 {
-	if now < before {
-		return float64(now)
-	}
-	return float64(now - before)
-}
-
 // accounted is the share of all CPU time that is accounted for: used, idle, or stolen. Kernel programs count stolen
 // time for whoever was on the CPU, files leave it out; it adds to what is missing from the whole, and no more.
 func (l look) accounted() float64 {
-	whole, sum := float64(max(l.to.Host.Cores, 1)), l.cores+l.otherCores+l.idleCores
+	whole, sum := max(l.host.Cores, 1), l.cores+l.otherCores+l.idleCores
 	return max(sum, min(whole, sum+l.stealCores)) / whole
 }
 
 // stolen is the share of all CPU time that the hypervisor took.
-func (l look) stolen() float64 { return l.stealCores / float64(max(l.to.Host.Cores, 1)) }
+func (l look) stolen() float64 { return l.stealCores / max(l.host.Cores, 1) }
 
 // document is what --output json prints.
 type document struct {
@@ -149,15 +156,15 @@ type documentSelf struct {
 }
 
 func (l look) document(o topOptions) document {
-	h, self := l.to.Host, l.to.Self
+	h := &l.host
 	d := document{
 		Time: l.to.Time, WindowSeconds: l.seconds,
-		Host: reportHost{Name: h.Name, Kernel: h.Kernel, Cores: h.Cores, MemoryBytes: h.MemoryBytes,
+		Host: reportHost{Name: h.Name, Kernel: h.Kernel, Cores: int(h.Cores), MemoryBytes: uint64(number(h.MemoryBytes)),
 			CgroupLayout: h.CgroupLayout},
 		CPUCores: l.cores + l.otherCores, IdleCores: l.idleCores, StealCores: l.stealCores, Accounted: l.accounted(),
 		Dropped: []documentBin{},
-		Agent: documentSelf{CPUCores: l.agentCores, KernelPrograms: l.programsKnown, MemoryBytes: self.RSSBytes,
-			ReadSeconds: float64(self.ReadNS) / 1e9},
+		Agent: documentSelf{CPUCores: l.agentCores, KernelPrograms: l.programsKnown, MemoryBytes: uint64(h.AgentMemoryBytes),
+			ReadSeconds: h.Numbers["agent_read_seconds"]},
 		Containers: []documentRow{},
 	}
 	for _, drop := range l.dropped {

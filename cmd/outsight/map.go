@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 )
@@ -86,23 +87,22 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 }
 
 func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Writer) error {
-	from, to, err := watchFor(ctx, s, o.length, errOut)
+	w, err := watchFor(ctx, s, o.length, errOut)
 	if err != nil {
 		return err
 	}
-	return writeMap(out, o.graph(from, to), o.output, to)
+	return writeMap(out, o.graph(w), o.output, newest(w))
 }
 
-// watchFor gathers snapshots, and says so on a terminal.
-func watchFor(ctx context.Context, s *source, length time.Duration, errOut io.Writer) (from, to *model.Snapshot,
-	err error) {
+// watchFor gathers a window, and says so on a terminal.
+func watchFor(ctx context.Context, s *source, length time.Duration, errOut io.Writer) (*frame.Window, error) {
 	say(errOut, "Watching for %v …", length)
 	defer say(errOut, "\r\x1b[K")
 	return gather(ctx, s, length)
 }
 
-func (o *mapOptions) graph(from, to *model.Snapshot) *graph.Graph {
-	g := graph.GroupSnapshots(from, to, o.by)
+func (o *mapOptions) graph(w *frame.Window) *graph.Graph {
+	g := graph.FromFrames(w, graph.Options{By: o.by})
 	g.HideBelow(o.share)
 	return g
 }
@@ -124,7 +124,7 @@ func watchMap(ctx context.Context, s *source, o mapOptions, out io.Writer) error
 			continue
 		}
 		var b bytes.Buffer
-		if err := writeMap(&b, o.graph(from, to), o.output, to); err != nil {
+		if err := writeMap(&b, o.graph(between(from, to)), o.output, to); err != nil {
 			return err
 		}
 		if err := screen.draw(b.Bytes()); err != nil {
@@ -133,7 +133,7 @@ func watchMap(ctx context.Context, s *source, o mapOptions, out io.Writer) error
 	}
 }
 
-func writeMap(out io.Writer, g *graph.Graph, output string, s *model.Snapshot) error {
+func writeMap(out io.Writer, g *graph.Graph, output string, f *frame.Frame) error {
 	var err error
 	switch output {
 	case "dot":
@@ -155,21 +155,22 @@ func writeMap(out io.Writer, g *graph.Graph, output string, s *model.Snapshot) e
 			_, err = out.Write(b)
 		}
 	default:
-		_, err = fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, s), graph.Text(g, columnsOf(out)))
+		_, err = fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, f), graph.Text(g, columnsOf(out)))
 	}
 	return err
 }
 
-func mapTitle(g *graph.Graph, s *model.Snapshot) string {
-	return fmt.Sprintf("%s · %s · the %.0f s to %s · quantiles to within %.1f %%", graph.Clean(s.Host.Name),
-		plural(running(s), "container"), g.CoveredSeconds, s.Time.Local().Format(time.TimeOnly), 100*g.ErrorBound)
+func mapTitle(g *graph.Graph, f *frame.Frame) string {
+	return fmt.Sprintf("%s · %s · the %.0f s to %s · quantiles to within %.1f %%", graph.Clean(f.Host),
+		plural(running(f), "container"), g.CoveredSeconds, f.Time.Local().Format(time.TimeOnly), 100*g.ErrorBound)
 }
 
 // running is the number of containers that run, without the host.
-func running(s *model.Snapshot) int {
-	n := 0
-	for _, c := range s.Containers {
-		if c.Container.Runtime != model.HostRuntime && c.Container.Ended.IsZero() {
+func running(f *frame.Frame) int {
+	n, t := 0, &f.Tables[frame.Containers]
+	for row := range t.IDs {
+		if t.Attribute(frame.State, row) == frame.Live &&
+			f.Text(frame.Containers, frame.ContainerRuntime, row) != string(model.HostRuntime) {
 			n++
 		}
 	}

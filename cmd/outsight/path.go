@@ -8,8 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outsight/internal/fleet"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
-	"outsight/internal/model"
 )
 
 func newPath() *cobra.Command {
@@ -46,11 +47,11 @@ loads the kernel programs for the time being, which needs root.`,
 				return err
 			}
 			defer s.close()
-			from, to, err := watchFor(c.Context(), s, length, c.ErrOrStderr())
+			w, err := watchFor(c.Context(), s, length, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return writePath(c.OutOrStdout(), from, to, by, output)
+			return writePath(c.OutOrStdout(), w, by, output)
 		},
 	}
 	flags.add(c)
@@ -62,11 +63,12 @@ loads the kernel programs for the time being, which needs root.`,
 	return c
 }
 
-func writePath(out io.Writer, from, to *model.Snapshot, by graph.Statistic, output string) error {
-	g := graph.FromSnapshots(from, to)
-	a := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
+func writePath(out io.Writer, w *frame.Window, by graph.Statistic, output string) error {
+	g := graph.FromFrames(w, graph.Options{})
+	host := fleet.Hosts(w)[0]
+	a := g.Analyse(map[string]float64{host.Name: host.Cores})
 	p := g.CriticalPath(by, a.Entries, nil)
-	waits := graph.WaitsFromSnapshots(from, to)
+	waits := graph.WaitsFromFrames(w)
 	line := waits.Bottleneck(a, p)
 	if output == "json" {
 		text, err := json.MarshalIndent(struct {
@@ -84,6 +86,6 @@ func writePath(out io.Writer, from, to *model.Snapshot, by graph.Statistic, outp
 	if line != nil {
 		text += "\n" + line.Line + ".\n"
 	}
-	_, err := fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, to), text)
+	_, err := fmt.Fprintf(out, "%s\n\n%s", mapTitle(g, newest(w)), text)
 	return err
 }

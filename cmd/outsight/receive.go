@@ -18,6 +18,7 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/agent"
+	"outsight/internal/frame"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/queue"
@@ -47,6 +48,8 @@ const (
 	defaultOTLPHTTP = "127.0.0.1:4318"
 	// asideBytes bounds the messages that cannot be stored and were set aside.
 	asideBytes = 64 << 20
+	// framesStream is behind the name of the stream of frames.
+	framesStream = "-FRAMES"
 	// queueRoom is what the embedded queue may take on top of its messages.
 	queueRoom = 16 << 20
 )
@@ -65,10 +68,10 @@ func (f *receiveFlags) add(c *cobra.Command) {
 		"file of certificates that must have signed the cluster's (default: the system's)")
 	c.Flags().StringVar(&f.nats.Cert, "nats-cert", "", "file of the certificate to show there")
 	c.Flags().StringVar(&f.nats.Key, "nats-key", "", "file of its key")
-	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there; each server needs one of its own")
+	c.Flags().StringVar(&f.stream, "nats-stream", "OUTSIGHT", "name of the stream there, and with -FRAMES behind it that of frames; each server needs its own")
 	c.Flags().IntVar(&f.replicas, "nats-replicas", 0, "copies of the stream there (default: as many as it has, or 1)")
 	c.Flags().Int64Var(&f.queueBytes, "queue-bytes", 1<<30,
-		"bytes that may wait to be stored; senders are asked to wait when it is full")
+		"bytes of frames that may wait to be stored, and as many of OTLP; senders are asked to wait when they are full")
 	c.Flags().Int64Var(&f.inFlight, "in-flight-bytes", 256<<20,
 		"bytes of requests that are worked on; of them, the largest request's are a reserve that tenants use in turn")
 	c.Flags().StringVar((*string)(&f.header), "tenant-header", string(headerOff),
@@ -159,7 +162,9 @@ type receiver struct {
 	grpc, http net.Listener
 	embedded   *ingest.Embedded
 	conn       *nats.Conn
-	ingest     *ingest.Ingest
+	// queues are those of OTLP and of frames.
+	queues [2]*queue.Queue
+	ingest *ingest.Ingest
 	// cluster puts names to what comes; nil where there is none.
 	cluster *kubernetes.Cluster
 	// named is closed when it is known, or is waited for no longer.
@@ -173,7 +178,7 @@ type receiver struct {
 // half of what they may take in the store.
 func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listeners *access.Listeners, data string,
 	series int, labelBytes int64,
-	kept anyStore, cluster *kubernetes.Cluster, futureIsWrong chan<- struct{}, log *slog.Logger) (r *receiver, err error) {
+	kept anyStore, frames *ingest.Frames, cluster *kubernetes.Cluster, futureIsWrong chan<- struct{}, log *slog.Logger) (r *receiver, err error) {
 	r = &receiver{flags: f, access: a, listeners: listeners, cluster: cluster, named: make(chan struct{}),
 		room: roomOf(kept), log: log}
 	defer func() {
@@ -209,7 +214,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 			return r, fmt.Errorf("--nats: %w", err)
 		}
 	} else {
-		if r.embedded, err = ingest.Embed(dir, f.queueBytes+asideBytes+queueRoom, log); err != nil {
+		if r.embedded, err = ingest.Embed(dir, 2*(f.queueBytes+asideBytes+queueRoom), log); err != nil {
 			return r, err
 		}
 		if r.conn, err = r.embedded.Connect(); err != nil {
@@ -218,15 +223,17 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	}
 	opening, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	q, err := queue.Open(opening, r.conn, queue.Options{Stream: f.stream, Replicas: f.replicas, MaxBytes: f.queueBytes,
-		MaxDeadLetterBytes: asideBytes, Logger: log})
-	if err != nil {
-		return r, err
+	for n, name := range []string{f.stream, f.stream + framesStream} {
+		if r.queues[n], err = queue.Open(opening, r.conn, queue.Options{Stream: name, Replicas: f.replicas,
+			MaxBytes: f.queueBytes, MaxDeadLetterBytes: asideBytes, Logger: log}); err != nil {
+			return r, err
+		}
 	}
+	frames.Queue = r.queues[1]
 	o := ingest.Options{
 		Limits: ingest.Limits{Remembered: series, RememberedBytes: labelBytes / 2}, InFlight: f.inFlight, Quotas: f.quotas,
 		Tenants: f.named() || len(a.Auth.Tenants()) > 0, TenantRequired: f.header == headerRequired,
-		TenantNames: a.Auth.Tenants(), Logger: log,
+		TenantNames: a.Auth.Tenants(), Frames: frames, Logger: log,
 	}
 	if r.embedded != nil {
 		o.Dir, o.Repaired, o.Room = dir, r.embedded.Repaired(), roomOf(kept)
@@ -240,7 +247,7 @@ func openReceiver(ctx context.Context, f receiveFlags, a access.Access, listener
 	if cluster != nil {
 		o.Name, o.Named = cluster.Name, r.named
 	}
-	r.ingest, err = ingest.New(q, kept, o)
+	r.ingest, err = ingest.New(r.queues[0], kept, o)
 	return r, err
 }
 
@@ -302,8 +309,8 @@ func (r *receiver) awaitNames(ctx context.Context) {
 func (r *receiver) describe() (lines []string) {
 	scheme := r.access.Scheme()
 	if r.http != nil {
-		lines = append(lines, fmt.Sprintf("  OTLP     %s://%s%s (outsight agent --server %s://%s)", scheme, r.http.Addr(),
-			ingest.Path, scheme, r.http.Addr()))
+		lines = append(lines, fmt.Sprintf("  frames   %s://%s%s (outsight agent --server %s://%s)", scheme, r.http.Addr(),
+			frame.Path, scheme, r.http.Addr()), fmt.Sprintf("  OTLP     %s://%s%s", scheme, r.http.Addr(), ingest.Path))
 	}
 	if r.grpc != nil {
 		lines = append(lines, fmt.Sprintf("  OTLP     %s (gRPC)", r.grpc.Addr()))

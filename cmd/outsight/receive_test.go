@@ -32,7 +32,7 @@ func openReceiverIn(t *testing.T, data string, door access.Access, header tenant
 	t.Cleanup(func() { kept.Close() })
 	in, err := openReceiver(t.Context(), receiveFlags{http: "127.0.0.1:0", queueBytes: 64 << 20, stream: "OUTSIGHT",
 		header: header}, door,
-		&access.Listeners{}, data, 1000, 1<<20, kept, nil, nil, slog.New(slog.DiscardHandler))
+		&access.Listeners{}, data, 1000, 1<<20, kept, &ingest.Frames{}, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type serverOptions struct {
 	receiveFlags
 	storeFlags
 	queryFlags
+	frameFlags
 	kubernetes   kubernetesFlags
 	listen, data string
 	retention    time.Duration
@@ -73,6 +74,9 @@ serves what is in there.`,
 			case o.labelBytes == 0:
 				o.labelBytes = defaultLabelBytes(o.maxSeries, machineMemory("/proc/meminfo", "/sys/fs/cgroup"))
 			}
+			if err := o.frameFlags.check(); err != nil {
+				return err
+			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			privateFiles()
 			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight +
@@ -90,6 +94,7 @@ serves what is in there.`,
 	o.secureFlags.addTenants(c)
 	o.receiveFlags.add(c)
 	o.storeFlags.add(c)
+	o.frameFlags.add(c, serverFrameBytes, promQLContainers)
 	o.queryFlags.add(c)
 	o.queryFlags.addTenants(c)
 	o.kubernetes.add(c)
@@ -97,7 +102,7 @@ serves what is in there.`,
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen, and what waits to be stored")
 	// What was copied here to be looked at must not be deleted because it is old.
 	c.Flags().DurationVar(&o.retention, "retention", 10*365*24*time.Hour, "remove what is older")
-	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored data; the oldest goes when there is more")
+	c.Flags().Int64Var(&o.maxBytes, "max-bytes", 2<<30, "bytes of stored series; the oldest go when there are more")
 	c.Flags().IntVar(&o.maxSeries, "max-series", 500_000,
 		fmt.Sprintf("series in memory; allow %d bytes of memory for each", store.SeriesBytes))
 	c.Flags().Int64Var(&o.labelBytes, "max-label-bytes", 0,
@@ -153,11 +158,22 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		return err
 	}
 	defer kept.Close()
+	hadFrames := framesIn(o.data)
+	frames, err := o.frameFlags.open(o.data, o.retention, o.logger)
+	if err != nil {
+		return err
+	}
+	defer closeFrames(frames, o.logger)
+	if !hadFrames && !o.storeFlags.isSet() && !kept.Stats().Oldest.IsZero() {
+		o.logger.Warn("this data directory is of an older release: its series can be read by PromQL, and maps begin with " +
+			"the first frame that an agent sends")
+	}
 	location := "data directory " + o.data
 	if o.storeFlags.isSet() {
 		location = "remote store " + o.storeFlags.location()
 	}
-	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger, Oldest: oldestOf(kept),
+	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger, Log: frames,
+		PromQL:   api.PromQL(o.promQL),
 		Features: func() []model.Feature { return storeFeatures(kept) }}
 	group, ctx := errgroup.WithContext(ctx)
 	futureIsWrong := make(chan struct{}, 1)
@@ -175,8 +191,9 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		series := o.frameFlags.deriver(kept, cluster, o.logger)
 		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept,
-			cluster, futureIsWrong, o.logger); err != nil {
+			o.frameFlags.ingest(frames, series), cluster, futureIsWrong, o.logger); err != nil {
 			return err
 		}
 		defer in.close()
@@ -185,12 +202,17 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		} else {
 			o.logger.Debug("no Kubernetes", "reason", feature.Reason)
 		}
-		options.Metrics, options.Ready = withTenantQueries(in.metrics(), kept), in.ready
+		if series != nil {
+			group.Go(func() error { series.Run(ctx); return nil })
+		}
+		options.Metrics, options.Ready = withTenantQueries(withFrameMetrics(in.metrics(), frames, series), kept), in.ready
+		options.Features = func() []model.Feature { return append(storeFeatures(kept), in.ingest.Features()...) }
 		options.Refusals, options.Quotas = in.ingest.Refusals, in.ingest.Quotas
 		options.Bounds = func(ctx context.Context) []model.Drop {
 			// What the queue does not report is zero then.
 			s, _ := in.ingest.Stats(ctx)
 			drops := append(s.Drops(), storeDrops(kept.Stats(), o.storeFlags.isSet())...)
+			drops = append(append(drops, frameDrops(frames.Stats())...), series.Drops()...)
 			drops = append(drops, listeners.Drops()...)
 			if cluster != nil {
 				drops = append(drops, cluster.Drops()...)

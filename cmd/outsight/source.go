@@ -14,19 +14,20 @@ import (
 	"time"
 
 	"outsight/internal/agent"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
-// source gives the snapshots of this host, of a running agent where there is one.
+// source gives the frames of this host, of a running agent where there is one.
 type source struct {
-	// from says where the snapshots come from.
+	// from says where the frames come from.
 	from   string
-	latest func(context.Context) (*model.Snapshot, error)
+	latest func(context.Context) (*frame.Frame, error)
 	close  func()
 	last   time.Time
 }
 
-// pollInterval is how often a source looks for a new snapshot. Agents make one a second.
+// pollInterval is how often a source looks for a new frame. Agents make one a second.
 const pollInterval = 100 * time.Millisecond
 
 // openSource asks a running agent, or else loads the kernel programs itself.
@@ -37,8 +38,8 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger, errOut i
 	}
 	socket := f.socketOf()
 	client := agent.NewClient(socket)
-	snapshot, err := client.Fetch(ctx)
-	if err == nil && (!f.all || watchesServices(snapshot)) {
+	newest, err := client.Fetch(ctx)
+	if err == nil && (!f.all || watchesServices(newest)) {
 		say(errOut, "Querying what runs at %s.\n", socket)
 		return &source{from: "agent at " + socket, latest: client.Fetch, close: client.Close}, nil
 	}
@@ -66,7 +67,7 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger, errOut i
 	go func() { ended <- host.Run(running) }()
 	return &source{
 		from:   "own kernel programs",
-		latest: func(context.Context) (*model.Snapshot, error) { return host.Snapshot(), nil },
+		latest: func(context.Context) (*frame.Frame, error) { return host.Frame(), nil },
 		close: func() {
 			stop()
 			<-ended
@@ -75,30 +76,30 @@ func openSource(ctx context.Context, f watchFlags, logger *slog.Logger, errOut i
 	}, nil
 }
 
-func watchesServices(s *model.Snapshot) bool {
-	for _, c := range s.Containers {
-		if c.Container.Runtime == model.Systemd {
+func watchesServices(f *frame.Frame) bool {
+	for row := range f.Tables[frame.Containers].IDs {
+		if f.Text(frame.Containers, frame.ContainerRuntime, row) == string(model.Systemd) {
 			return true
 		}
 	}
 	return false
 }
 
-// next waits for a snapshot that it has not answered before.
-func (s *source) next(ctx context.Context) (*model.Snapshot, error) {
+// next waits for a frame that it has not answered before.
+func (s *source) next(ctx context.Context) (*frame.Frame, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		snapshot, err := s.latest(ctx)
+		f, err := s.latest(ctx)
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // whatever the request said of it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w (did the agent end? run the command again)", err)
 		}
-		if snapshot != nil && snapshot.Time.After(s.last) {
-			s.last = snapshot.Time
-			return snapshot, nil
+		if f != nil && f.Time.After(s.last) {
+			s.last = f.Time
+			return f, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -108,37 +109,49 @@ func (s *source) next(ctx context.Context) (*model.Snapshot, error) {
 	}
 }
 
-// window keeps the snapshots of the last while.
+// window keeps the frames of the last while.
 type window struct {
 	length time.Duration
-	kept   []*model.Snapshot
+	kept   []*frame.Frame
 }
 
-// add takes a snapshot in and answers the oldest one that is still of use: the newest that is
-// as old as the window is long, or else the first. full reports whether there is such a one.
-func (w *window) add(s *model.Snapshot) (oldest *model.Snapshot, full bool) {
-	w.kept = append(w.kept, s)
-	// Snapshots are not exactly a second apart.
-	enough := func(old *model.Snapshot) bool { return s.Time.Sub(old.Time) >= w.length-100*time.Millisecond }
+// add takes a frame in and answers the oldest one that is still of use: the newest that is as old as the window is long,
+// or else the first. full reports whether there is such a one. What another agent counted is of no use.
+func (w *window) add(f *frame.Frame) (oldest *frame.Frame, full bool) {
+	if len(w.kept) > 0 && w.kept[0].Epoch != f.Epoch {
+		w.kept = nil
+	}
+	w.kept = append(w.kept, f)
+	// Frames are not exactly a second apart.
+	enough := func(old *frame.Frame) bool { return f.Time.Sub(old.Time) >= w.length-100*time.Millisecond }
 	for len(w.kept) > 1 && enough(w.kept[1]) {
 		w.kept = w.kept[1:]
 	}
 	return w.kept[0], len(w.kept) > 1 && enough(w.kept[0])
 }
 
-// gather takes snapshots until the window is full.
-func gather(ctx context.Context, s *source, length time.Duration) (from, to *model.Snapshot, err error) {
+// gather takes frames until the window is full, and answers what happened between the first and the last.
+func gather(ctx context.Context, s *source, length time.Duration) (*frame.Window, error) {
 	w := window{length: length}
 	for {
 		to, err := s.next(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if from, full := w.add(to); full {
-			return from, to, nil
+			return between(from, to), nil
 		}
 	}
 }
+
+// between is what happened on this host between two frames of one agent.
+func between(from, to *frame.Frame) *frame.Window {
+	return &frame.Window{From: from.Time, To: to.Time,
+		Hosts: []frame.HostSpans{{Host: to.Host, Spans: []frame.Span{{Before: from, After: to}}}}}
+}
+
+// newest is the frame at the end of a window on this host.
+func newest(w *frame.Window) *frame.Frame { return w.Hosts[0].Spans[0].After }
 
 // runtimeDirectory is where what runs on this host has its sockets: agent.sock, and demo.sock of a demo.
 var runtimeDirectory = filepath.Dir(agent.DefaultSocket)

@@ -16,17 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"outsight/internal/access"
-	"outsight/internal/api"
-	"outsight/internal/kubernetes"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 	"outsight/internal/store"
 )
 
 // anyStore is the embedded store or a remote one.
 type anyStore interface {
 	store.Readable
-	api.Querier
 	Append(context.Context, []model.Series) error
 	AppendPart(context.Context, []model.Series) error
 	Sync() error
@@ -155,14 +151,6 @@ func secretIn(flag, path string) (string, error) {
 // location says where series are kept.
 func (f *storeFlags) location() string { return cmp.Or(f.url, f.readURL) }
 
-// oldestOf is the time of a store's oldest sample; nil where it is another system's.
-func oldestOf(kept anyStore) func() time.Time {
-	if local, ok := kept.(*store.Store); ok {
-		return func() time.Time { return local.Stats().Oldest }
-	}
-	return nil
-}
-
 // openOr opens the remote store, or the one in a directory where none is named.
 func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {
 	// A nil pointer of either kind would be no nil interface.
@@ -180,30 +168,22 @@ func (f *storeFlags) openOr(data string, o store.Options) (anyStore, error) {
 	return s, nil
 }
 
-// storeSink keeps snapshots in a store, and reports the store's bounds.
-type storeSink struct {
+// storeReport reports the bounds of a store.
+type storeReport struct {
 	store anyStore
-	// cluster puts names to what the agent knows by address; nil where there is none.
-	cluster *kubernetes.Cluster
-	// drops as they were after the last snapshot: a store that works may let ask for them wait,
-	// and a reading of the counters must not.
+	// drops as they were at the last update: a store that works may let ask for them wait, and a reading of the counters
+	// must not.
 	drops atomic.Pointer[[]model.Drop]
 }
 
-func newStoreSink(s anyStore) *storeSink {
-	sink := &storeSink{store: s}
-	sink.update()
-	return sink
-}
-
-// Consume implements agent.Sink.
-func (s *storeSink) Consume(ctx context.Context, snapshot *model.Snapshot) error {
-	defer s.update()
-	return s.store.Append(ctx, s.cluster.Name(otlp.Convert(snapshot)))
+func newStoreReport(s anyStore) *storeReport {
+	r := &storeReport{store: s}
+	r.update()
+	return r
 }
 
 // Features implements agent.Reporter.
-func (s *storeSink) Features() []model.Feature { return storeFeatures(s.store) }
+func (r *storeReport) Features() []model.Feature { return storeFeatures(r.store) }
 
 // storeFeatures are what a store cannot do now.
 func storeFeatures(kept anyStore) []model.Feature {
@@ -220,12 +200,12 @@ func storeFeatures(kept anyStore) []model.Feature {
 }
 
 // Drops implements agent.Reporter.
-func (s *storeSink) Drops() []model.Drop { return *s.drops.Load() }
+func (r *storeReport) Drops() []model.Drop { return *r.drops.Load() }
 
-func (s *storeSink) update() {
-	_, remote := s.store.(*store.Remote)
-	drops := storeDrops(s.store.Stats(), remote)
-	s.drops.Store(&drops)
+func (r *storeReport) update() {
+	_, remote := r.store.(*store.Remote)
+	drops := storeDrops(r.store.Stats(), remote)
+	r.drops.Store(&drops)
 }
 
 // remoteSender reports what went to a remote store.
@@ -234,6 +214,23 @@ type remoteSender struct{ store *store.Remote }
 // Sent implements agent.Sender.
 func (s remoteSender) Sent() []model.SentBytes {
 	return []model.SentBytes{{To: "store", Bytes: s.store.Stats().SentBytes}}
+}
+
+// reportEvery is how often the bounds of a store are looked at.
+const reportEvery = 5 * time.Second
+
+// run updates the report until ctx ends.
+func (r *storeReport) run(ctx context.Context) {
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.update()
+		}
+	}
 }
 
 // storeDrops are the bounds of a store.

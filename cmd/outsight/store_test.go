@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"outsight/internal/model"
+	"outsight/internal/otlp"
 	"outsight/internal/store"
 )
 
@@ -17,17 +18,19 @@ func TestStoreTellsOfItsClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	sink := newStoreSink(kept)
-	if f := sink.Features(); len(f) != 0 {
+	report := newStoreReport(kept)
+	if f := report.Features(); len(f) != 0 {
 		t.Errorf("got %+v", f)
 	}
 	_, snapshot := twoSeconds()
 	snapshot.Time = now
-	if err := sink.Consume(t.Context(), snapshot); err != nil {
+	err = kept.Append(t.Context(), otlp.Convert(snapshot))
+	report.update()
+	if err != nil {
 		t.Fatal(err)
 	}
 	now = time.Now()
-	f := sink.Features()
+	f := report.Features()
 	if len(f) != 1 || f[0].State != model.FeatureAbsent || !strings.Contains(f[0].Reason, "set-future-aside") ||
 		f[0].Remedy == "" {
 		t.Errorf("got %+v", f)
@@ -41,9 +44,9 @@ func TestStoreTellsItsBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	sink := newStoreSink(kept)
+	report := newStoreReport(kept)
 	series := func() (d model.Drop) {
-		for _, d := range sink.Drops() {
+		for _, d := range report.Drops() {
 			if d.Name == "store/series" {
 				return d
 			}
@@ -55,7 +58,9 @@ func TestStoreTellsItsBounds(t *testing.T) {
 	}
 	_, snapshot := twoSeconds()
 	snapshot.Time = time.Now()
-	if err := sink.Consume(t.Context(), snapshot); err == nil {
+	err = kept.Append(t.Context(), otlp.Convert(snapshot))
+	report.update()
+	if err == nil {
 		t.Error("a store of ten series took a whole snapshot")
 	}
 	if d := series(); d.Used != 10 || d.Count == 0 || d.Count != kept.Stats().NoRoom {

@@ -139,7 +139,7 @@ func (t *table) plain() string {
 
 // summary is of the whole host, and says how far to trust the numbers.
 func (t *table) summary() []string {
-	h, self := t.to.Host, t.to.Self
+	h := &t.host
 	used := t.cores + t.otherCores
 	whose := "agent process"
 	if t.programsKnown {
@@ -150,8 +150,8 @@ func (t *table) summary() []string {
 			plural(running(t.to), "container"),
 			t.seconds, t.to.Time.Local().Format(time.TimeOnly)),
 		fmt.Sprintf("CPU %.2f of %d cores · memory %s of %s · %s requests · %s %s of a core, %s",
-			used, h.Cores, bytesText(t.memory), bytesText(float64(h.MemoryBytes)), graph.PerSecond(&t.requests),
-			whose, percent(&t.agentCores), bytesText(float64(self.RSSBytes))),
+			used, int(h.Cores), bytesText(t.memory), bytesText(number(h.MemoryBytes)), graph.PerSecond(&t.requests),
+			whose, percent(&t.agentCores), bytesText(h.AgentMemoryBytes)),
 	}
 	lines = append(lines, t.trust())
 	if t.waitsKnown {

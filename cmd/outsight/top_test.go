@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -45,11 +46,23 @@ func twoSeconds() (from, to *model.Snapshot) {
 	return at(1), at(2)
 }
 
+// framed makes frames of two snapshots of one agent.
+func framed(from, to *model.Snapshot) (before, after *frame.Frame) {
+	b := frame.NewBuilder(from.Time)
+	before = b.Build(from)
+	if to == from {
+		return before, before
+	}
+	return before, b.Build(to)
+}
+
+func lookOf(from, to *model.Snapshot) look { return newLook(framed(from, to)) }
+
 func TestTable(t *testing.T) {
 	from, to := twoSeconds()
 	f := func(sort string, reverse bool, filter string, want ...string) {
 		t.Helper()
-		table := table{look: newLook(from, to), sort: columnNamed(sort), reverse: reverse, filter: filter}
+		table := table{look: lookOf(from, to), sort: columnNamed(sort), reverse: reverse, filter: filter}
 		var got []string
 		for _, n := range table.rows() {
 			got = append(got, n.Name)
@@ -67,7 +80,7 @@ func TestTable(t *testing.T) {
 	f("cpu", false, ":1", "web", "db")
 	f("cpu", false, "nothing")
 
-	table := table{look: newLook(from, to), sort: columnNamed("cpu"), width: 60}
+	table := table{look: lookOf(from, to), sort: columnNamed("cpu"), width: 60}
 	lines := strings.Split(table.plain(), "\n")
 	want := []string{
 		"container             CPU     memory    served        p99",
@@ -109,7 +122,7 @@ func contended() (from, to *model.Snapshot) {
 // full.
 func TestTopTellsWhoWaited(t *testing.T) {
 	from, to := contended()
-	table := table{look: newLook(from, to), sort: columnNamed("behind"), width: 80}
+	table := table{look: lookOf(from, to), sort: columnNamed("behind"), width: 80}
 	lines := strings.Split(table.plain(), "\n")
 	want := []string{
 		"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota",
@@ -124,7 +137,7 @@ func TestTopTellsWhoWaited(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	v := newTopView(topOptions{sort: "behind"}, "test")
-	v.Update(newLook(from, to))
+	v.Update(lookOf(from, to))
 	v.Update(tea.WindowSizeMsg{Width: 80, Height: 9})
 	shown := strings.Split(ansi.Strip(v.text()), "\n")
 	if len(shown) != 9 || !strings.Contains(shown[3], "31 behind db") || !strings.HasPrefix(shown[7], "web") ||
@@ -132,15 +145,15 @@ func TestTopTellsWhoWaited(t *testing.T) {
 		t.Errorf("got\n%s", strings.Join(shown, "\n"))
 	}
 	// Without waits, and where they are not counted.
-	table.look = newLook(to, to)
+	table.look = lookOf(to, to)
 	if got := table.summary(); len(got) != 4 || got[3] != "no container waited for a CPU" {
 		t.Errorf("got %q", got)
 	}
-	table.look = newLook(twoSeconds())
+	table.look = lookOf(twoSeconds())
 	if text := table.plain(); strings.Contains(text, "waited") {
 		t.Errorf("it shows waits that are not counted:\n%s", text)
 	}
-	text, err := json.Marshal(newLook(from, to).document(topOptions{sort: "behind"}))
+	text, err := json.Marshal(lookOf(from, to).document(topOptions{sort: "behind"}))
 	if err != nil || !strings.Contains(string(text),
 		`"line":"web waited 38 ms/s for a CPU: 31 behind db, 7.0 own quota"`) ||
 		strings.Count(string(text), `"contention"`) != 3 {
@@ -153,7 +166,7 @@ func TestWhoseCPU(t *testing.T) {
 	from, to := twoSeconds()
 	f := func(want string) {
 		t.Helper()
-		table := table{look: newLook(from, to)}
+		table := table{look: lookOf(from, to)}
 		if got := table.summary()[1]; !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}
@@ -169,7 +182,7 @@ func TestTableTellsWhatWasStolen(t *testing.T) {
 	from, to := twoSeconds()
 	f := func(want string) {
 		t.Helper()
-		table := table{look: newLook(from, to)}
+		table := table{look: lookOf(from, to)}
 		if got := table.trust(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -184,7 +197,7 @@ func TestTableTellsWhatWasDropped(t *testing.T) {
 	from, to := twoSeconds()
 	from.Self.Drops = []model.Drop{{Name: "edges", Count: 5}, {Name: "old", Count: 9}}
 	to.Self.Drops = []model.Drop{{Name: "edges", Count: 12}, {Name: "old", Count: 9}, {Name: "new", Count: 1}}
-	table := table{look: newLook(from, to)}
+	table := table{look: lookOf(from, to)}
 	if got, want := table.trust(), "100.0 % of the CPU time accounted for, dropped: 7 in edges, 1 in new (see: outsight "+
 		"doctor)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -198,7 +211,7 @@ func TestNamesCannotDriveTheTerminal(t *testing.T) {
 		evil.Name, evil.Image = "\x1b[2Jweb\r\n", "\u202eimage\x07"
 		s.Containers[2].Container = &evil
 	}
-	table := table{look: newLook(from, to)}
+	table := table{look: lookOf(from, to)}
 	if text := table.plain(); strings.ContainsAny(text, "\x1b\r\x07\u202e") {
 		t.Errorf("control characters of a name reach the terminal: %q", text)
 	}
@@ -218,7 +231,7 @@ func TestViewFitsEveryTerminal(t *testing.T) {
 	for width := 1; width < 220; width += 7 {
 		for _, height := range []int{1, 2, 5, 9, 24, 60} {
 			v := newTopView(topOptions{sort: "cpu"}, "test")
-			v.Update(newLook(from, to))
+			v.Update(lookOf(from, to))
 			v.Update(tea.WindowSizeMsg{Width: width, Height: height})
 			lines := strings.Split(v.text(), "\n")
 			if len(lines) > height {
@@ -236,7 +249,7 @@ func TestViewFitsEveryTerminal(t *testing.T) {
 func TestKeys(t *testing.T) {
 	from, to := twoSeconds()
 	v := newTopView(topOptions{sort: "cpu"}, "test")
-	v.Update(newLook(from, to))
+	v.Update(lookOf(from, to))
 	v.Update(tea.WindowSizeMsg{Width: 150, Height: 20})
 	press := func(keys ...string) (quits bool) {
 		for _, k := range keys {
@@ -285,7 +298,7 @@ func TestKeys(t *testing.T) {
 	}
 	press("p")
 	before := v.table.to
-	v.Update(newLook(to, to))
+	v.Update(lookOf(to, to))
 	if v.table.to != before {
 		t.Error("a paused table changed")
 	}
@@ -296,8 +309,9 @@ func TestKeys(t *testing.T) {
 
 func TestWindow(t *testing.T) {
 	w := window{length: 2 * time.Second}
-	at := func(ms int) *model.Snapshot {
-		return &model.Snapshot{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)}
+	at := func(ms int) *frame.Frame {
+		return &frame.Frame{Header: frame.Header{
+			Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)}}
 	}
 	f := func(ms, wantSpan int, wantFull bool) {
 		t.Helper()

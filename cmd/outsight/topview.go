@@ -179,7 +179,7 @@ const topLines = 3
 func (v *topView) top() []string {
 	t := &v.table
 	plain := t.summary()
-	used := (t.cores + t.otherCores) / float64(max(t.to.Host.Cores, 1))
+	used := (t.cores + t.otherCores) / max(t.host.Cores, 1)
 	first, others, _ := strings.Cut(plain[0], " · ")
 	lines := []string{
 		style(bold+";"+cyan, first) + style(dim, " · "+others),

@@ -18,6 +18,8 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/api"
+	"outsight/internal/derive"
+	"outsight/internal/framelog"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
 )
@@ -40,6 +42,7 @@ type upOptions struct {
 	secureFlags
 	storeFlags
 	queryFlags
+	frameFlags
 	listen, data string
 	retention    time.Duration
 	bounds       store.QueryBounds
@@ -82,6 +85,7 @@ query API and /metrics. Needs root.`,
 	o.secureFlags.add(c)
 	o.storeFlags.add(c)
 	o.queryFlags.add(c)
+	o.frameFlags.add(c, upFrameBytes, promQLFull)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen")
 	c.Flags().DurationVar(&o.retention, "retention", defaultRetention, "how long it is kept")
@@ -97,9 +101,13 @@ type up struct {
 	access       access.Access
 	page, socket net.Listener
 	store        anyStore
-	host         *agent.Host
-	answers      agent.Answers
-	listeners    access.Listeners
+	frames       framelog.Log
+	// series are made of frames for PromQL; nil for none. report tells of the store's bounds.
+	series    *derive.Deriver
+	report    *storeReport
+	host      *agent.Host
+	answers   agent.Answers
+	listeners access.Listeners
 }
 
 // openUp builds the parts: what is quick to fail and easy to understand first.
@@ -112,6 +120,9 @@ func openUp(o upOptions) (u *up, err error) {
 	}()
 	if o.retention <= 0 {
 		return u, usagef("--retention is %v, want more than nothing", o.retention)
+	}
+	if err := o.frameFlags.check(); err != nil {
+		return u, err
 	}
 	if o.maxSeries < leastUpSeries {
 		return u, usagef("--max-series is %d, want at least %d", o.maxSeries, leastUpSeries)
@@ -148,9 +159,12 @@ func openUp(o upOptions) (u *up, err error) {
 		// Agent and server in one: it knows the whole cluster, and its own containers by it.
 		host.Kubernetes = cluster
 	}
-	sink := newStoreSink(u.store)
-	sink.cluster = cluster
-	host.Sinks, host.Reporters = map[string]agent.Sink{"store": sink}, []agent.Reporter{sink, &u.listeners}
+	if u.frames, err = o.frameFlags.open(o.data, o.retention, o.logger); err != nil {
+		return u, err
+	}
+	u.series, u.report = o.frameFlags.deriver(u.store, cluster, o.logger), newStoreReport(u.store)
+	sink := newFrameSink(u.frames, u.series)
+	host.Sinks, host.Reporters = map[string]agent.Sink{"frames": sink}, []agent.Reporter{sink, u.report, &u.listeners}
 	host.Answers = &u.answers
 	if remote, ok := u.store.(*store.Remote); ok {
 		host.Senders = []agent.Sender{remoteSender{remote}}
@@ -171,9 +185,10 @@ func containerEdges(maxEdges, newEdges int) int {
 // handler is everything that is served over HTTP.
 func (u *up) handler() http.Handler {
 	return serveFrom(u.store, u.access, headerOff, api.Options{
-		Metrics:  otlp.Handler(u.host.Snapshot),
-		Snapshot: u.host.Snapshot,
-		Flight:   u.host.Flight,
+		Log:     u.frames,
+		PromQL:  api.PromQL(u.options.promQL),
+		Metrics: otlp.Handler(u.host.Snapshot),
+		Flight:  u.host.Flight,
 
 		Anomalies:    u.host.Anomalies,
 		Anomaly:      u.host.Anomaly,
@@ -185,7 +200,6 @@ func (u *up) handler() http.Handler {
 			}
 			return roomOf(u.store)()
 		},
-		Oldest:  oldestOf(u.store),
 		Sources: []string{"agent in this process"},
 		Version: version(),
 		Logger:  u.options.logger,
@@ -208,6 +222,10 @@ func (u *up) describe(out io.Writer) {
 func (u *up) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return u.host.Run(ctx) })
+	if u.series != nil {
+		group.Go(func() error { u.series.Run(ctx); return nil })
+	}
+	group.Go(func() error { u.report.run(ctx); return nil })
 	if !u.options.storeFlags.isSet() {
 		group.Go(func() error { keepMappedSmall(ctx, u.dataPath(), u.options.logger); return nil })
 	}
@@ -215,7 +233,7 @@ func (u *up) run(ctx context.Context) error {
 		return agent.ServeHTTP(ctx, u.page, u.answers.Measure(u.handler()), u.options.logger)
 	})
 	group.Go(func() error {
-		return agent.ServeHTTP(ctx, u.socket, u.answers.Measure(agent.SocketHandler(u.host.Snapshot, u.host)),
+		return agent.ServeHTTP(ctx, u.socket, u.answers.Measure(agent.SocketHandler(u.host.Frame, u.host)),
 			u.options.logger)
 	})
 	return group.Wait()
@@ -238,6 +256,9 @@ func (u *up) close(logger *slog.Logger) {
 	var errs []error
 	if u.host != nil {
 		errs = append(errs, u.host.Close())
+	}
+	if u.frames != nil {
+		errs = append(errs, u.frames.Close())
 	}
 	if u.store != nil {
 		errs = append(errs, u.store.Close())

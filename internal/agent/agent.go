@@ -1,5 +1,5 @@
 // Package agent watches one host: it reads the kernel's counters once a second, puts names to
-// them, and hands an immutable snapshot to its sinks.
+// them, makes a frame of it, and hands that to its sinks.
 //
 // What fails is left out and logged once; the others go on. Counters of a container only grow
 // while it runs: those of its control groups that began and ended meanwhile are kept.
@@ -11,12 +11,15 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"outsight/internal/container"
 	"outsight/internal/energy"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/network"
 )
@@ -122,10 +125,20 @@ type Sources struct {
 	Statistics func() (io.Closer, error)
 }
 
-// Sink takes snapshots. A sink that is slow or fails loses snapshots, which Snapshot.Self
-// counts, and does not delay the others.
+// Sink takes frames, which are not to be changed. A sink that is slow or fails loses frames, which Snapshot.Self counts,
+// and does not delay the others. One that implements KeyWanter, too, is asked before each frame.
 type Sink interface {
-	Consume(context.Context, *model.Snapshot) error
+	Consume(context.Context, *frame.Frame) error
+}
+
+// RowSink takes what was read as it was read, before it is a frame. For the rest it is as a Sink.
+type RowSink interface {
+	ConsumeRows(context.Context, *model.Snapshot) error
+}
+
+// KeyWanter says that the next frame is to be a key frame, once for each time that it wants one.
+type KeyWanter interface {
+	WantsKey() bool
 }
 
 // Options of an Agent. The zero value works.
@@ -135,8 +148,11 @@ type Options struct {
 	// Host as ReadHost finds it.
 	Host    model.Host
 	Network network.Options
+	// Epoch is when the kernel programs began to count (default: when the agent is made).
+	Epoch time.Time
 	// Sinks by name. The name is part of messages and of the drop counters.
-	Sinks map[string]Sink
+	Sinks    map[string]Sink
+	RowSinks map[string]RowSink
 	// ProcRoot is where procfs is mounted (default /proc).
 	ProcRoot string
 	// Budget is what everything may cost together, as a share of the host's CPU time; 0 is no limit.
@@ -153,10 +169,15 @@ type Agent struct {
 	contention *contention
 	victims    *victims
 	processes  *processWork
-	sinks      []*queue
+	sinks      []*queue[*frame.Frame]
+	rowSinks   []*queue[*model.Snapshot]
 	failures   *failures
 	latest     atomic.Pointer[model.Snapshot]
-	disks      *disks
+	builder    *frame.Builder
+	frame      atomic.Pointer[frame.Frame]
+	// edges are the last that could be read.
+	edges []model.Edge
+	disks *disks
 	// unread is why some of the kernel's counters could not be read for latest.
 	unread atomic.Pointer[error]
 
@@ -187,6 +208,9 @@ func New(sources Sources, o Options) *Agent {
 	if o.Host.Cores == 0 {
 		o.Host.Cores = runtime.NumCPU()
 	}
+	if o.Epoch.IsZero() {
+		o.Epoch = time.Now()
+	}
 	a := &Agent{
 		sources: sources, options: o,
 		resolver:   network.New(o.Network),
@@ -199,8 +223,16 @@ func New(sources Sources, o Options) *Agent {
 		over:       overQuotas{sums: make(map[string]uint64)},
 		network:    hostNetwork{procRoot: o.ProcRoot},
 		disks:      newDisks(),
+		builder:    frame.NewBuilder(o.Epoch),
 	}
-	a.sinks = newQueues(o.Sinks, &a.spent, o.Logger)
+	for name, sink := range o.Sinks {
+		a.sinks = append(a.sinks, newQueue(name, sink.Consume, &a.spent, o.Logger))
+	}
+	for name, sink := range o.RowSinks {
+		a.rowSinks = append(a.rowSinks, newQueue(name, sink.ConsumeRows, &a.spent, o.Logger))
+	}
+	slices.SortFunc(a.sinks, func(x, y *queue[*frame.Frame]) int { return strings.Compare(x.name, y.name) })
+	slices.SortFunc(a.rowSinks, func(x, y *queue[*model.Snapshot]) int { return strings.Compare(x.name, y.name) })
 	a.cpu.files, _ = sources.Files.(cpuFiles)
 	if sources.Parts != nil && sources.Programs != nil && sources.Statistics != nil {
 		meter := &programMeter{programs: sources.Programs, enable: sources.Statistics, every: costEvery}
@@ -212,7 +244,10 @@ func New(sources Sources, o Options) *Agent {
 	return a
 }
 
-// Snapshot is the newest snapshot, nil before the first. It may be called by anybody.
+// Frame is the newest frame, nil before the first. It may be called by anybody.
+func (a *Agent) Frame() *frame.Frame { return a.frame.Load() }
+
+// Snapshot is what the newest frame was made of, nil before the first. It may be called by anybody.
 func (a *Agent) Snapshot() *model.Snapshot { return a.latest.Load() }
 
 // CountersError is why some of the kernel's counters could not be read for the newest snapshot,
@@ -224,7 +259,7 @@ func (a *Agent) CountersError() error {
 	return nil
 }
 
-// Run takes a snapshot at once and then at every whole Interval of the wall clock, until ctx
+// Run makes a frame at once and then at every whole Interval of the wall clock, until ctx
 // ends. It returns when the sinks have had the time to take what was waiting for them.
 func (a *Agent) Run(ctx context.Context) error {
 	var running sync.WaitGroup
@@ -235,11 +270,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, q := range a.sinks {
 		running.Go(func() { q.run(ctx) })
 	}
+	for _, q := range a.rowSinks {
+		running.Go(func() { q.run(ctx) })
+	}
 	if a.keeping != nil {
 		running.Go(func() { a.keeping.meter.run(ctx) })
 	}
 	defer func() {
 		for _, q := range a.sinks {
+			q.close()
+		}
+		for _, q := range a.rowSinks {
 			q.close()
 		}
 	}()
@@ -251,13 +292,40 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		s := a.read()
-		a.latest.Store(s)
-		for _, q := range a.sinks {
-			q.put(s)
-		}
+		a.step()
 		timer.Reset(untilNext(time.Now(), a.options.Interval))
 	}
+}
+
+// step makes a frame and hands it on.
+func (a *Agent) step() {
+	s := a.read()
+	f := a.build(s)
+	a.latest.Store(s)
+	a.frame.Store(f)
+	for _, q := range a.sinks {
+		q.put(f)
+	}
+	for _, q := range a.rowSinks {
+		q.put(s)
+	}
+}
+
+func (a *Agent) build(s *model.Snapshot) *frame.Frame {
+	defer a.spent.on(partExport)()
+	for _, sink := range a.options.Sinks {
+		if k, ok := sink.(KeyWanter); ok && k.WantsKey() {
+			a.builder.ForceKey()
+		}
+	}
+	if s.Edges != nil {
+		a.edges = s.Edges
+		return a.builder.Build(s)
+	}
+	// They could not be read. Their rows go on: they must not have ended when the same counters come again.
+	whole := *s
+	whole.Edges = a.edges
+	return a.builder.Build(&whole)
 }
 
 // follow hands lifecycle events to the registry.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"outsight/internal/container"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -268,16 +269,16 @@ func TestAFailingSourceLeavesTheRest(t *testing.T) {
 	}
 }
 
-// snapshotRecorder is a sink that may take its time.
-type snapshotRecorder struct {
+// frameRecorder is a sink that may take its time.
+type frameRecorder struct {
 	mu    sync.Mutex
 	times []time.Time
 	work  func(context.Context) error
 }
 
-func (r *snapshotRecorder) Consume(ctx context.Context, s *model.Snapshot) error {
+func (r *frameRecorder) Consume(ctx context.Context, f *frame.Frame) error {
 	r.mu.Lock()
-	r.times = append(r.times, s.Time)
+	r.times = append(r.times, f.Time)
 	r.mu.Unlock()
 	if r.work == nil {
 		return nil
@@ -288,7 +289,7 @@ func (r *snapshotRecorder) Consume(ctx context.Context, s *model.Snapshot) error
 func TestSnapshotsAreTakenAtWholeSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
-		s, sink := newScript(), &snapshotRecorder{}
+		s, sink := newScript(), &frameRecorder{}
 		s.step = func(reading int) {
 			if reading == 3 {
 				time.Sleep(1200 * time.Millisecond) // a machine that is busy
@@ -315,9 +316,9 @@ func TestSnapshotsAreTakenAtWholeSeconds(t *testing.T) {
 
 func TestSlowAndFailingSinksDisturbNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		quick := &snapshotRecorder{}
-		slow := &snapshotRecorder{work: func(ctx context.Context) error { time.Sleep(3500 * time.Millisecond); return nil }}
-		failing := &snapshotRecorder{work: func(context.Context) error { return errors.New("disk full") }}
+		quick := &frameRecorder{}
+		slow := &frameRecorder{work: func(ctx context.Context) error { time.Sleep(3500 * time.Millisecond); return nil }}
+		failing := &frameRecorder{work: func(context.Context) error { return errors.New("disk full") }}
 		a := New(newScript().sources(), Options{Sinks: map[string]Sink{"quick": quick, "slow": slow, "failing": failing}})
 		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
 		defer cancel()
@@ -341,7 +342,7 @@ func TestSlowAndFailingSinksDisturbNobody(t *testing.T) {
 
 func TestASinkThatHangsDoesNotKeepTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hung := &snapshotRecorder{work: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
+		hung := &frameRecorder{work: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		a := New(newScript().sources(), Options{Sinks: map[string]Sink{"hung": hung}})
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()

@@ -83,7 +83,7 @@ func TestAStallIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { done <- host.Run(ctx) }()
-	go func() { done <- ServeHTTP(ctx, l, SocketHandler(host.Snapshot, host), slog.New(slog.DiscardHandler)) }()
+	go func() { done <- ServeHTTP(ctx, l, SocketHandler(host.Frame, host), slog.New(slog.DiscardHandler)) }()
 	defer func() {
 		cancel()
 		if err := errors.Join(<-done, <-done); err != nil {

@@ -56,6 +56,32 @@ type HostOptions struct {
 	Anomalies recorder.AnomalyOptions
 }
 
+// Exporter sends what is seen to a server: as frames, or as series.
+type Exporter interface {
+	Sink
+	RowSink
+	Reporter
+	Sender
+	// OTLP reports whether it sends series.
+	OTLP() bool
+}
+
+// AddExporter makes the agent hand what it sees to e.
+func (o *HostOptions) AddExporter(e Exporter) {
+	if e.OTLP() {
+		if o.RowSinks == nil {
+			o.RowSinks = map[string]RowSink{}
+		}
+		o.RowSinks["otlp"] = e
+	} else {
+		if o.Sinks == nil {
+			o.Sinks = map[string]Sink{}
+		}
+		o.Sinks["server"] = e
+	}
+	o.Reporters, o.Senders = append(slices.Clip(o.Reporters), e), append(slices.Clip(o.Senders), e)
+}
+
 // Kubernetes knows a cluster, or this node of it. Run follows it until its context ends; Synced is
 // closed once it has answered for the first time, or refused to.
 type Kubernetes interface {
@@ -125,6 +151,9 @@ func Open(o HostOptions) (*Host, error) {
 	o.Kernel.Controller, o.Kernel.ProcFS, o.Kernel.Logger = layout.Subsystem, o.ProcRoot, o.Logger
 	o.Kernel.GroupMount, o.Kernel.BlockMount = layout.MountPoint, layout.BlockMount()
 	o.Kernel.HTRatio = cmp.Or(o.Kernel.HTRatio, o.HTRatios.Of(energy.CPUName(o.ProcRoot)))
+	if o.Epoch.IsZero() {
+		o.Epoch = time.Now()
+	}
 	// The programs first: what happens while the groups are walked is in their events.
 	probes, err := kernel.Open(o.Kernel)
 	if errors.Is(err, fs.ErrPermission) {

@@ -61,10 +61,10 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// sinkFunc is a function as a Sink.
+// sinkFunc is a function as a RowSink.
 type sinkFunc func(*model.Snapshot)
 
-func (f sinkFunc) Consume(_ context.Context, s *model.Snapshot) error { f(s); return nil }
+func (f sinkFunc) ConsumeRows(_ context.Context, s *model.Snapshot) error { f(s); return nil }
 
 // tellsOne is a part of a program around the agent.
 type tellsOne struct{}
@@ -79,7 +79,7 @@ func TestShortContainerOnThisHost(t *testing.T) {
 	var seen []*model.Snapshot
 	var consumed time.Time // of the last: its numbers were read before
 	host, err := Open(HostOptions{Reporters: []Reporter{tellsOne{}},
-		Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+		Options: Options{RowSinks: map[string]RowSink{"test": sinkFunc(func(s *model.Snapshot) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen, consumed = append(seen, s), time.Now()
@@ -255,7 +255,7 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 	}
 	var mu sync.Mutex
 	last := map[string]model.ContainerSample{}
-	host, err := Open(HostOptions{Options: Options{Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+	host, err := Open(HostOptions{Options: Options{RowSinks: map[string]RowSink{"test": sinkFunc(func(s *model.Snapshot) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range s.Containers {

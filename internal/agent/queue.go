@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,37 +10,31 @@ import (
 )
 
 const (
-	// queueLength is how many snapshots wait for a sink that is busy.
+	// queueLength is how many frames wait for a sink that is busy.
 	queueLength = 2
 	// drainTime is how long a sink may go on when the agent ends.
 	drainTime = 5 * time.Second
 )
 
-// queue hands snapshots to one sink.
-type queue struct {
+// queue hands frames, or what they are made of, to one sink.
+type queue[T any] struct {
 	name     string
-	sink     Sink
-	waiting  chan *model.Snapshot
+	consume  func(context.Context, T) error
+	waiting  chan T
 	dropped  atomic.Uint64
 	failed   atomic.Uint64
 	failures *failures
 	spent    *spending
 }
 
-func newQueues(sinks map[string]Sink, spent *spending, logger *slog.Logger) []*queue {
-	var queues []*queue
-	for name, sink := range sinks {
-		queues = append(queues, &queue{
-			name: name, sink: sink, waiting: make(chan *model.Snapshot, queueLength), failures: newFailures(logger),
-			spent: spent,
-		})
-	}
-	slices.SortFunc(queues, func(a, b *queue) int { return strings.Compare(a.name, b.name) })
-	return queues
+func newQueue[T any](name string, consume func(context.Context, T) error, spent *spending,
+	logger *slog.Logger) *queue[T] {
+	return &queue[T]{name: name, consume: consume, waiting: make(chan T, queueLength), failures: newFailures(logger),
+		spent: spent}
 }
 
-// put never waits: where the sink is behind, the oldest snapshot that waits is dropped.
-func (q *queue) put(s *model.Snapshot) {
+// put never waits: where the sink is behind, the oldest that waits is dropped.
+func (q *queue[T]) put(s T) {
 	for {
 		select {
 		case q.waiting <- s:
@@ -58,10 +50,10 @@ func (q *queue) put(s *model.Snapshot) {
 }
 
 // close ends run when it has handed on what waits. No put may follow.
-func (q *queue) close() { close(q.waiting) }
+func (q *queue[T]) close() { close(q.waiting) }
 
-// run hands snapshots on until close, and for drainTime after ctx has ended.
-func (q *queue) run(ctx context.Context) {
+// run hands on what comes until close, and for drainTime after ctx has ended.
+func (q *queue[T]) run(ctx context.Context) {
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cancel) })
@@ -72,7 +64,7 @@ func (q *queue) run(ctx context.Context) {
 			continue
 		}
 		end := q.spent.on(partExport)
-		err := q.sink.Consume(working, s)
+		err := q.consume(working, s)
 		end()
 		if err != nil {
 			q.failed.Add(1)
@@ -81,7 +73,7 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-func (q *queue) drop() model.Drop {
+func (q *queue[T]) drop() model.Drop {
 	return model.Drop{
 		Name: "agent/sink-" + q.name, Count: q.dropped.Load() + q.failed.Load(),
 		Capacity: queueLength, Used: uint64(len(q.waiting)),

@@ -13,6 +13,9 @@ import (
 func (a *Agent) read() *model.Snapshot {
 	begin := time.Now()
 	s := &model.Snapshot{Time: begin, Host: a.options.Host}
+	var clockErr error
+	s.ClockError, clockErr = readClockError()
+	a.failures.note("the clock's error", clockErr)
 	if before := a.latest.Load(); before != nil {
 		s.Window = begin.Sub(before.Time)
 	}

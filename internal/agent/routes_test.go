@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outsight/internal/access"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
@@ -41,10 +42,10 @@ func TestRoutesNeedRoles(t *testing.T) {
 		t.Errorf("the address has %v, want %v", got, want)
 	}
 	want := map[string]access.Roles{
-		"GET /snapshot": access.Read, "GET /flight": access.Record, "GET /anomalies": access.Record,
+		"GET /frame": access.Read, "GET /flight": access.Record, "GET /anomalies": access.Record,
 		"GET /anomalies/{number}": access.Record,
 	}
-	if got := of(SocketHandler(newest, noFlights{})); !maps.Equal(got, want) {
+	if got := of(SocketHandler(func() *frame.Frame { return nil }, noFlights{})); !maps.Equal(got, want) {
 		t.Errorf("the socket has %v, want %v", got, want)
 	}
 	ask := func(h http.Handler, path, token string, headers ...string) int {

@@ -114,7 +114,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return host.Run(ctx) })
 	group.Go(func() error {
-		return ServeHTTP(ctx, socket, answers.Measure(SocketHandler(host.Snapshot, host)), o.Host.Logger)
+		return ServeHTTP(ctx, socket, answers.Measure(SocketHandler(host.Frame, host)), o.Host.Logger)
 	})
 	if metrics != nil {
 		handler := answers.Measure(metricsHandler(o.Access, host.Snapshot))

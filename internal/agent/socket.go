@@ -15,15 +15,15 @@ import (
 	"time"
 
 	"outsight/internal/access"
-	"outsight/internal/model"
+	"outsight/internal/frame"
 	"outsight/internal/recorder"
 )
 
 // DefaultSocket is where an agent answers the command line on the same host.
 const DefaultSocket = "/run/outsight/agent.sock"
 
-// maxSnapshotBytes bounds what Fetch reads.
-const maxSnapshotBytes = 256 << 20
+// maxAnswerBytes bounds what a Client reads.
+const maxAnswerBytes = 256 << 20
 
 // ErrNoAgent says that no agent answers at a socket.
 var ErrNoAgent = errors.New("no agent is running")
@@ -70,7 +70,7 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// Flights are what an agent keeps beside the newest snapshot, as a Host has it. What is nil is not
+// Flights are what an agent keeps beside the newest frame, as a Host has it. What is nil is not
 // there.
 type Flights interface {
 	// Flight has the last while.
@@ -79,23 +79,32 @@ type Flights interface {
 	Anomaly(number uint64) *recorder.FlightData
 }
 
-// SocketHandler answers as JSON, with 404 where there is no such thing:
+// SocketHandler answers, mostly as JSON, with 404 where there is no such thing:
 //
-//	GET /snapshot        the newest snapshot, 503 before the first
+//	GET /frame           the newest frame as frame.Encode writes a key frame, 503 before the first; 304 to an
+//	                     If-None-Match with its ETag
 //	GET /flight?last=5m  what the flight recorder has of the last while
 //	GET /anomalies       those whose surroundings are kept
 //	GET /anomalies/7     what is kept around number 7
 //
 // Who may open the socket has all roles: its file is its owner's alone.
-func SocketHandler(newest func() *model.Snapshot, flights Flights) *access.Mux {
+func SocketHandler(newest func() *frame.Frame, flights Flights) *access.Mux {
 	mux := access.NewMux(nil, nil)
-	mux.HandleFunc(access.Read, "GET /snapshot", func(w http.ResponseWriter, _ *http.Request) {
-		s := newest()
-		if s == nil {
+	mux.HandleFunc(access.Read, "GET /frame", func(w http.ResponseWriter, r *http.Request) {
+		f := newest()
+		if f == nil {
 			http.Error(w, "no counters have been read yet", http.StatusServiceUnavailable)
 			return
 		}
-		answer(w, s, "")
+		tag := fmt.Sprintf("\"%d-%d\"", f.Epoch, f.Number)
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("Content-Type", frame.ContentType)
+		// The only error is that the reader went away.
+		_, _ = w.Write(frame.Encode(nil, f.AsKey(), nil))
 	})
 	if flights == nil {
 		return mux
@@ -133,10 +142,13 @@ func answer[T any](w http.ResponseWriter, v *T, missing string) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// Client asks an agent on this host.
+// Client asks an agent on this host. It is for one goroutine.
 type Client struct {
 	path string
 	http http.Client
+	// newest is what Fetch has answered, tag its ETag.
+	newest *frame.Frame
+	tag    string
 }
 
 // NewClient makes a client of the agent at a socket. Nothing is opened before Fetch.
@@ -148,11 +160,27 @@ func NewClient(path string) *Client {
 	return c
 }
 
-// Fetch asks for the newest snapshot. The error is ErrNoAgent without a listener, and
-// os.ErrPermission where the socket is another user's.
-func (c *Client) Fetch(ctx context.Context) (*model.Snapshot, error) {
-	var s model.Snapshot
-	return &s, c.fetch(ctx, "/snapshot", &s)
+// Fetch asks for the newest frame, which is told as a key frame; where there is no newer one, the answer is that of
+// before. The error is ErrNoAgent without a listener, and os.ErrPermission where the socket is another user's.
+func (c *Client) Fetch(ctx context.Context) (*frame.Frame, error) {
+	err := c.ask(ctx, "/frame", c.tag, func(answer *http.Response, body io.Reader) error {
+		if answer.StatusCode == http.StatusNotModified {
+			return nil
+		}
+		data, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		f, err := frame.Decode(data, nil)
+		if err == nil {
+			c.newest, c.tag = f, answer.Header.Get("ETag")
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.newest, nil
 }
 
 // FetchFlight asks for what the flight recorder has kept of the last while. Errors are as Fetch's.
@@ -174,9 +202,17 @@ func (c *Client) FetchAnomaly(ctx context.Context, number uint64) (*recorder.Fli
 }
 
 func (c *Client) fetch(ctx context.Context, path string, into any) error {
+	return c.ask(ctx, path, "", func(_ *http.Response, body io.Reader) error { return json.NewDecoder(body).Decode(into) })
+}
+
+// ask hands an answer and its body to read. Where known is the tag of what there is, the answer has no body.
+func (c *Client) ask(ctx context.Context, path, known string, read func(*http.Response, io.Reader) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
 		return fmt.Errorf("BUG: making a request: %w", err)
+	}
+	if known != "" {
+		request.Header.Set("If-None-Match", known)
 	}
 	answer, err := c.http.Do(request)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
@@ -186,12 +222,12 @@ func (c *Client) fetch(ctx context.Context, path string, into any) error {
 		return fmt.Errorf("asking the agent at %q: %w", c.path, err)
 	}
 	defer answer.Body.Close()
-	body := io.LimitReader(answer.Body, maxSnapshotBytes)
-	if answer.StatusCode != http.StatusOK {
+	body := io.LimitReader(answer.Body, maxAnswerBytes)
+	if answer.StatusCode != http.StatusOK && (known == "" || answer.StatusCode != http.StatusNotModified) {
 		text, _ := io.ReadAll(io.LimitReader(body, 1024))
 		return fmt.Errorf("asking the agent at %q: %s: %s", c.path, answer.Status, text)
 	}
-	if err := json.NewDecoder(body).Decode(into); err != nil {
+	if err := read(answer, body); err != nil {
 		return fmt.Errorf("reading the agent's answer: %w", err)
 	}
 	return nil

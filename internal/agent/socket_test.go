@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,17 +9,17 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
 // answering serves a socket until the test ends.
-func answering(t *testing.T, path string, newest func() *model.Snapshot) {
+func answering(t *testing.T, path string, newest func() *frame.Frame) {
 	t.Helper()
 	l, err := Listen(path)
 	if err != nil {
@@ -38,7 +39,7 @@ func answering(t *testing.T, path string, newest func() *model.Snapshot) {
 	})
 }
 
-func fetch(t *testing.T, path string) (*model.Snapshot, error) {
+func fetch(t *testing.T, path string) (*frame.Frame, error) {
 	t.Helper()
 	c := NewClient(path)
 	defer c.Close()
@@ -61,18 +62,31 @@ func TestSocket(t *testing.T) {
 			Server:  model.Peer{Address: netip.MustParseAddr("2001:db8::1")},
 			Service: netip.MustParseAddrPort("[2001:db8::1]:443")}},
 	}
-	var newest *model.Snapshot
-	answering(t, path, func() *model.Snapshot { return newest })
+	var newest *frame.Frame
+	answering(t, path, func() *frame.Frame { return newest })
 	if _, err := fetch(t, path); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("got error %v before the first snapshot, want 503", err)
+		t.Errorf("got error %v before the first frame, want 503", err)
 	}
-	newest = s
-	got, err := fetch(t, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, s) {
-		t.Errorf("got %+v, want %+v", got, s)
+	builder := frame.NewBuilder(s.Time)
+	newest = builder.Build(s)
+	client := NewClient(path)
+	defer client.Close()
+	for second := range 3 { // the second frame is no key frame
+		got, err := client.Fetch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := *newest
+		want.Key = want.Number
+		if got, want := frame.Encode(nil, got, nil), frame.Encode(nil, &want, nil); !bytes.Equal(got, want) {
+			t.Errorf("frame %d is another one than that of the agent", second+1)
+		}
+		if again, err := client.Fetch(t.Context()); err != nil || again != got {
+			t.Errorf("what has not changed was sent again, or error %v", err)
+		}
+		later := *s
+		later.Time = s.Time.Add(time.Duration(second+1) * time.Second)
+		newest = builder.Build(&later)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v, error %v, want 0600", info.Mode(), err)
@@ -98,7 +112,7 @@ func TestADeadAgentsSocketIsReplaced(t *testing.T) {
 	if _, err := fetch(t, path); !errors.Is(err, ErrNoAgent) {
 		t.Errorf("got error %v of a dead agent's socket, want ErrNoAgent", err)
 	}
-	answering(t, path, func() *model.Snapshot { return &model.Snapshot{} })
+	answering(t, path, func() *frame.Frame { return frame.NewBuilder(time.Now()).Build(&model.Snapshot{Time: time.Now()}) })
 	if _, err := fetch(t, path); err != nil {
 		t.Error(err)
 	}

@@ -135,7 +135,7 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 	snapshots := make(chan *model.Snapshot, 100)
 	answers := &Answers{}
 	host, err := Open(HostOptions{Flight: time.Minute, Answers: answers,
-		Options: Options{Budget: 0.99, Sinks: map[string]Sink{"test": sinkFunc(func(s *model.Snapshot) {
+		Options: Options{Budget: 0.99, RowSinks: map[string]RowSink{"test": sinkFunc(func(s *model.Snapshot) {
 			otlp.Convert(s)
 			snapshots <- s
 		})}}})

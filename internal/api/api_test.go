@@ -18,53 +18,62 @@ import (
 	"time"
 
 	"outsight/internal/access"
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 	"outsight/internal/store"
 )
 
 var begin = time.Unix(1_790_000_000, 0).UTC()
 
-// filled is a handler over a real store with seconds of the shop; change may alter a snapshot.
+// filled is a handler over a real log with seconds of the shop; change may alter a snapshot.
 func filled(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (http.Handler, *shop,
 	time.Time) {
 	t.Helper()
-	st, sh, now := fill(t, seconds, change)
-	return New(st, Options{Now: func() time.Time { return now }, Version: "1.2.3"}), sh, now
+	k, sh, now := fill(t, seconds, change)
+	return New(Options{Log: k.log, Now: func() time.Time { return now }, Version: "1.2.3"}), sh, now
 }
 
-func fill(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop,
+func fill(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*kept, *shop,
 	time.Time) {
 	t.Helper()
-	return fillWith(t, store.Options{}, seconds, change)
+	end := begin.Add(time.Duration(seconds) * time.Second)
+	k := openKept(t, func() time.Time { return end })
+	return k, k.fill(t, seconds, change), end
 }
 
-func fillWith(t testing.TB, o store.Options, seconds int,
-	change func(second int, s *model.Snapshot) *model.Snapshot) (*store.Store, *shop, time.Time) {
+// fillSeries is the same with series.
+func fillSeries(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) (*kept,
+	http.Handler, time.Time) {
 	t.Helper()
-	st, err := store.Open(t.TempDir(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	end := begin.Add(time.Duration(seconds) * time.Second)
+	k := openKept(t, func() time.Time { return end }).withSeries(t)
+	k.fill(t, seconds, change)
+	return k, New(Options{Log: k.log, Prometheus: Prometheus(k.series), Now: func() time.Time { return end }}), end
+}
+
+func (k *kept) fill(t testing.TB, seconds int, change func(second int, s *model.Snapshot) *model.Snapshot) *shop {
+	t.Helper()
 	sh := newShop(begin)
-	now := begin
 	for i := range seconds + 1 {
-		now = begin.Add(time.Duration(i) * time.Second)
-		s := sh.at(now)
+		s := sh.at(begin.Add(time.Duration(i) * time.Second))
 		if change != nil {
 			s = change(i, s)
 		}
-		if err := st.Append(context.Background(), otlp.Convert(s)); err != nil {
+		if err := k.send(s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return st, sh, now
+	if err := k.flush(); err != nil {
+		t.Fatal(err)
+	}
+	return sh
+}
+
+func ask(h http.Handler, path string) (int, string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w.Code, w.Body.String()
 }
 
 func get200(t testing.TB, h http.Handler, path string, into any) {
@@ -161,57 +170,6 @@ func TestGraphOfAWindowThatBeganEarlier(t *testing.T) {
 	if rate := *edgeBetween(t, a.Graph, "gateway", "catalogue").ClientSide.TransactionsPerSecond; rate < 150 ||
 		rate > 280 {
 		t.Errorf("%v req/s, want about 215", rate)
-	}
-}
-
-// A store that keeps moments gives the same graph as one that reads it out of chunks; the window moves to what is kept.
-func TestGraphOfKeptMoments(t *testing.T) {
-	change := func(second int, s *model.Snapshot) *model.Snapshot {
-		if second > 250 && second < 330 { // containers that end and come again
-			s.Containers = s.Containers[:len(s.Containers)-1]
-		}
-		return inKubernetes(s)
-	}
-	kept, _, now := fillWith(t, store.Options{KeepFrom: 1}, 400, change)
-	read, _, _ := fill(t, 400, change)
-	options := Options{Now: func() time.Time { return now }}
-	fast, exact := New(kept, options), New(read, options)
-	for _, c := range []struct {
-		window, by string
-		moves      bool
-	}{{"from=now-61s", "", true}, {"from=now-303s", "", true}, {"from=now-303s&to=now-33s", "", true},
-		{"from=now-36s", "workload", true},
-		{"from=now-5s&to=now-3s", "", false}, {"from=now-399s", "", false}} {
-		var got, want graphAnswer
-		get200(t, fast, "/api/outsight/graph?by="+c.by+"&"+c.window, &got)
-		get200(t, exact, fmt.Sprintf("/api/outsight/graph?by=%s&from=%s&to=%s", c.by, got.From.Format(time.RFC3339),
-			got.To.Format(time.RFC3339)), &want)
-		var asked graphAnswer
-		get200(t, exact, "/api/outsight/graph?"+c.window, &asked)
-		if moved := !got.From.Equal(asked.From) || !got.To.Equal(asked.To); moved != c.moves {
-			t.Errorf("%s: from %v to %v; asked for were %v to %v", c.window, got.From, got.To, asked.From, asked.To)
-		}
-		if early := asked.From.Sub(got.From); early < 0 || early > asked.To.Sub(asked.From)/5 {
-			t.Errorf("%s: it begins %v earlier", c.window, early)
-		}
-		if !want.From.Equal(got.From) || !want.To.Equal(got.To) || want.CoveredSeconds != got.CoveredSeconds {
-			t.Fatalf("%s: %+v, want %+v", c.window, got.Graph, want.Graph)
-		}
-		edges, expected := withoutMeans(t, got.Edges), withoutMeans(t, want.Edges)
-		if edges != expected || len(got.Edges) == 0 {
-			t.Errorf("%s: edges\ngot  %s\nwant %s", c.window, edges, expected)
-		}
-		for i, n := range got.Nodes {
-			for _, s := range []*graph.Side{n.Served, n.Called, want.Nodes[i].Served, want.Nodes[i].Called} {
-				if s != nil {
-					s.Mean, s.Jitter = nil, nil
-				}
-			}
-		}
-		if !reflect.DeepEqual(got.Nodes, want.Nodes) || !reflect.DeepEqual(got.Hosts, want.Hosts) ||
-			!reflect.DeepEqual(got.Completeness, want.Completeness) {
-			t.Errorf("%s: nodes\ngot  %+v\nwant %+v", c.window, got.Nodes, want.Nodes)
-		}
 	}
 }
 
@@ -319,7 +277,8 @@ func TestHeatMapIsOfTheGraph(t *testing.T) {
 	}
 }
 
-// A counter that the agent reads from a file some seconds after its start did not grow from 0.
+// A counter that the agent reads from a file some seconds after its start did not grow from 0. How much it grew is known
+// of windows that begin when it was there.
 func TestLateCounter(t *testing.T) {
 	h, sh, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
 		for i := range s.Containers {
@@ -331,15 +290,20 @@ func TestLateCounter(t *testing.T) {
 		}
 		return s
 	})
-	var a graphAnswer
-	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
 	received := func(second int) float64 {
 		return float64(sh.at(begin.Add(time.Duration(second) * time.Second)).Containers[0].Network.ReceiveBytes)
 	}
-	got := *nodeNamed(t, a.Graph, work[0].name).Usage.NetworkReceiveBytes * a.CoveredSeconds
-	if least, most := received(60)-received(6), received(60)-received(4); got < least-1 || got > most+1 {
-		t.Errorf("received %v bytes, want %v to %v", got, least, most)
+	f := func(window string, want float64) {
+		t.Helper()
+		var a graphAnswer
+		get200(t, h, "/api/outsight/graph?"+window, &a)
+		got := *nodeNamed(t, a.Graph, work[0].name).Usage.NetworkReceiveBytes * a.CoveredSeconds
+		if math.Abs(got-want) > 1 {
+			t.Errorf("%s: received %v bytes, want %v", window, got, want)
+		}
 	}
+	f("from=now-55s", received(60)-received(5))
+	f("from=now-5m", 0)
 }
 
 // A container that lives between two of the times at which the window is read is counted whole.
@@ -381,9 +345,9 @@ func TestContainerThatEnded(t *testing.T) {
 // Every number's query gives about the number itself: PromQL extrapolates to the ends of its
 // window and interpolates in a bucket, so that it is not the same.
 func TestContainersHaveTheirQueries(t *testing.T) {
-	st, _, now := fill(t, 90, nil)
+	k, h, now := fillSeries(t, 90, nil)
 	var a containersAnswer
-	get200(t, New(st, Options{Now: func() time.Time { return now }}), "/api/outsight/containers?from=now-60s", &a)
+	get200(t, h, "/api/outsight/containers?from=now-60s", &a)
 	if len(a.Containers) != len(work) {
 		t.Fatalf("%d containers, want %d", len(a.Containers), len(work))
 	}
@@ -395,7 +359,7 @@ func TestContainersHaveTheirQueries(t *testing.T) {
 				if err := json.Unmarshal(c.Value, &value); err != nil {
 					t.Fatal(err)
 				}
-				results, err := st.Instant(context.Background(), c.Query, now)
+				results, err := k.series.Instant(context.Background(), c.Query, now)
 				if err != nil {
 					t.Fatalf("%s: %v", c.Query, err)
 				}
@@ -417,8 +381,7 @@ func TestContainersHaveTheirQueries(t *testing.T) {
 // The matchers of the graph select the series of its nodes, edges and endpoints, however they are
 // grouped.
 func TestMatchesSelectWhatIsShown(t *testing.T) {
-	st, _, now := fill(t, 90, func(_ int, s *model.Snapshot) *model.Snapshot { return inKubernetes(s) })
-	h := New(st, Options{Now: func() time.Time { return now }})
+	k, h, now := fillSeries(t, 90, func(_ int, s *model.Snapshot) *model.Snapshot { return inKubernetes(s) })
 	for _, by := range []graph.Grouping{graph.ByContainer, graph.ByPod, graph.ByProcess, graph.ByWorkload,
 		graph.ByNamespace, graph.ByHost} {
 		var a graphAnswer
@@ -435,7 +398,7 @@ func TestMatchesSelectWhatIsShown(t *testing.T) {
 			t.Helper()
 			i := slices.IndexFunc(numbers, func(n number) bool { return n.Key == name })
 			query := expand(numbers[i].Query, match, a.CoveredSeconds)
-			results, err := st.Instant(context.Background(), query, now)
+			results, err := k.series.Instant(context.Background(), query, now)
 			if err != nil {
 				t.Fatalf("%s: %v", query, err)
 			}
@@ -516,15 +479,21 @@ func TestAgentThatRestarted(t *testing.T) {
 	sh := newShop(begin)
 	const restart = 50
 	var before uint64
-	h, _, _ := filled(t, 120, func(second int, s *model.Snapshot) *model.Snapshot {
+	end := begin.Add(120 * time.Second)
+	k := openKept(t, func() time.Time { return end })
+	k.fill(t, 120, func(second int, s *model.Snapshot) *model.Snapshot {
 		if second < restart {
 			before = transactions(s, "catalogue", "postgres")
 			return s
+		}
+		if second == restart {
+			k.restart(s.Host.Name)
 		}
 		again := sh.at(begin.Add(time.Duration(second-restart) * time.Second))
 		again.Time = s.Time
 		return again
 	})
+	h := New(Options{Log: k.log, Now: func() time.Time { return end }})
 	var a graphAnswer
 	get200(t, h, "/api/outsight/graph?from=now-110s", &a)
 	want := before - transactions(sh.at(begin.Add(10*time.Second)), "catalogue", "postgres") +
@@ -544,11 +513,11 @@ func transactions(s *model.Snapshot, client, server string) uint64 {
 }
 
 func TestStatus(t *testing.T) {
-	h, sh, now := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
+	h, _, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
 		late := uint64(second / 50)
 		s.Self.Drops = []model.Drop{{Name: "edges", Count: 5 + late*6180, Capacity: 100, Used: 100},
 			{Name: "cgroups", Count: 7, Capacity: 4096, Used: 11},
-			{Name: openFiles, Count: late * 9}, {Name: sinkPrefix + "store", Count: late * 2, Capacity: 2}}
+			{Name: "container/open-files", Count: late * 9}, {Name: "agent/sink-store", Count: late * 2, Capacity: 2}}
 		return s
 	})
 	var a statusAnswer
@@ -560,21 +529,22 @@ func TestStatus(t *testing.T) {
 	if len(a.Drops) != 4 || a.Drops[3] != (drop{"shop-1", "edges", 6185, 100, 100}) {
 		t.Errorf("drops %+v", a.Drops)
 	}
-	want := completeness{300, 60, "incomplete", []loss{{"shop-1", "edges", 6180, 100, 100, true, affectsEdges}},
-		[]loss{{"shop-1", "agent/sink-store", 2, 0, 2, false, ""}}, 0}
+	want := fleet.Completeness{WindowSeconds: 300, CoveredSeconds: 60, State: fleet.Incomplete,
+		Tables: []fleet.Loss{{Host: "shop-1", Name: "edges", Dropped: 6180, Used: 100, Capacity: 100, Full: true,
+			Affects: fleet.AffectsEdges}},
+		Sinks: []fleet.Loss{{Host: "shop-1", Name: "agent/sink-store", Dropped: 2, Capacity: 2}}}
 	if !reflect.DeepEqual(a.Completeness, want) {
 		t.Errorf("completeness %+v, want %+v", a.Completeness, want)
 	}
-	fromSnapshot := New(nothing{}, Options{Snapshot: func() *model.Snapshot { return sh.at(now) }})
-	get200(t, fromSnapshot, "/api/outsight/status", &a)
-	if a.Features[2].Reason == "" || a.Hosts[0].Kernel == "" {
+	if a.Features[2].Reason == "" || a.Hosts[0].Kernel == "" || len(a.Programs) != 2 || a.Programs[0].Runs == 0 ||
+		a.PromQL != PromQLOff || len(a.Silent) != 0 {
 		t.Errorf("%+v", a)
 	}
 }
 
 // Drops of a table that is not full, and that no number on the map is about, leave the map complete.
 func TestDropsAreOfTheNumbersThatLackThem(t *testing.T) {
-	f := func(name string, used, capacity uint64, state string, full bool, want affected) {
+	f := func(name string, used, capacity uint64, state string, full bool, want fleet.Affected) {
 		t.Helper()
 		h, _, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
 			s.Self.Drops = []model.Drop{{Name: name, Count: uint64(second), Used: used, Capacity: capacity}}
@@ -587,23 +557,17 @@ func TestDropsAreOfTheNumbersThatLackThem(t *testing.T) {
 			t.Errorf("drops of %s, %d of %d used: %+v", name, used, capacity, c)
 		}
 	}
-	f("contention_pairs", 1200, 4096, "complete", false, affectsContention)
-	f("recorder/ticks", 0, 0, "complete", false, affectsFlight)
-	f("process_names", 0, 0, "complete", false, affectsNames)
-	f("connection_pairs", 4096, 4096, "complete", true, affectsNames)
-	f("connections", 0, 0, "incomplete", false, affectsEdges)
-	f("cgroups", 4096, 4096, "incomplete", true, affectsUsage)
-	f("http2_streams", 0, 0, "incomplete", false, affectsEdges)
-	f("container-edges/flood", 256, 256, "complete", true, affectsNames)
-	f("container-new-endpoints/flood", 0, 0, "complete", false, affectsNames)
+	f("contention_pairs", 1200, 4096, "complete", false, fleet.AffectsContention)
+	f("recorder/ticks", 0, 0, "complete", false, fleet.AffectsFlight)
+	f("process_names", 0, 0, "complete", false, fleet.AffectsNames)
+	f("connection_pairs", 4096, 4096, "complete", true, fleet.AffectsNames)
+	f("connections", 0, 0, "incomplete", false, fleet.AffectsEdges)
+	f("cgroups", 4096, 4096, "incomplete", true, fleet.AffectsUsage)
+	f("http2_streams", 0, 0, "incomplete", false, fleet.AffectsEdges)
+	f("container-edges/flood", 256, 256, "complete", true, fleet.AffectsNames)
+	f("container-new-endpoints/flood", 0, 0, "complete", false, fleet.AffectsNames)
 	f("missed_events", 0, 0, "incomplete", false, "")
 	f("of tomorrow", 0, 0, "incomplete", false, "")
-	for _, name := range []string{openFiles, postponedThreads, "page/slow-readers", "socket/connections",
-		"otlp-http/unauthenticated-connections"} {
-		if !losesNoNumber(name) {
-			t.Errorf("%s affects a number", name)
-		}
-	}
 }
 
 // What is in no edge is told with its bytes, however long ago the table was full.
@@ -642,25 +606,8 @@ func TestUnplacedConnections(t *testing.T) {
 	}
 }
 
-// nothing is a store in which nothing is stored.
-type nothing struct{ err error }
-
-func (n nothing) Instant(context.Context, string, time.Time) ([]model.QueryResult, error) {
-	return nil, n.err
-}
-
-func (n nothing) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]model.QueryResult, error) {
-	return nil, n.err
-}
-
-func (n nothing) Kept(t time.Time, _ time.Duration) (time.Time, bool) { return t, false }
-
-func (n nothing) Last(context.Context, store.Moments) (*store.Values, error) {
-	return &store.Values{}, n.err
-}
-
-func TestEmptyStore(t *testing.T) {
-	h := New(nothing{}, Options{})
+func TestEmptyLog(t *testing.T) {
+	h := New(Options{Log: nothing{}})
 	var a graphAnswer
 	get200(t, h, "/api/outsight/graph", &a)
 	if a.Nodes == nil || a.Edges == nil || a.CoveredSeconds != 0 {
@@ -677,7 +624,7 @@ func TestErrors(t *testing.T) {
 	f := func(err error, path string, code int, text string) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		New(nothing{err}, Options{}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		New(Options{Log: nothing{err}}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		var body struct{ Error string }
 		if e := json.Unmarshal(w.Body.Bytes(), &body); e != nil || w.Code != code || !strings.Contains(body.Error, text) {
 			t.Errorf("%s: %d %s, want %d %q", path, w.Code, w.Body, code, text)
@@ -704,7 +651,7 @@ func TestErrors(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	var notReady error
-	h := New(nothing{}, Options{Ready: func() error { return notReady }})
+	h := New(Options{Log: nothing{}, Ready: func() error { return notReady }})
 	f := func(path string, code int) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -720,7 +667,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestPage(t *testing.T) {
-	h := New(nothing{}, Options{})
+	h := New(Options{Log: nothing{}})
 	ask := func(path string, header ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("GET", path, nil)
 		for i := 0; i < len(header); i += 2 {
@@ -774,7 +721,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestForeignNameOnLoopback(t *testing.T) {
-	h := New(nothing{}, Options{Hosts: &access.HostPolicy{Names: []string{"outsight.example"}}})
+	h := New(Options{Log: nothing{}, Hosts: &access.HostPolicy{Names: []string{"outsight.example"}}})
 	f := func(local, host string, code int) {
 		t.Helper()
 		address, err := net.ResolveTCPAddr("tcp", local)

@@ -23,7 +23,7 @@ func TestWhatNeedsAToken(t *testing.T) {
 	}
 	st := promStore(t)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "m 1\n") })
-	h := New(st, Options{Prometheus: Prometheus(st), Metrics: metrics, Auth: a})
+	h := New(Options{Prometheus: Prometheus(st), Metrics: metrics, Auth: a})
 	f := func(method, path string, want int) {
 		t.Helper()
 		for _, token := range []string{"", tokenB} {

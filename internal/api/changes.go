@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"outsight/internal/fleet"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 )
 
@@ -18,8 +20,8 @@ type changesAnswer struct {
 	BeforeFrom time.Time `json:"before_from"`
 	BeforeTo   time.Time `json:"before_to"`
 	*graph.Difference
-	Completeness       completeness `json:"completeness"`
-	BeforeCompleteness completeness `json:"before_completeness"`
+	Completeness       fleet.Completeness `json:"completeness"`
+	BeforeCompleteness fleet.Completeness `json:"before_completeness"`
 }
 
 // changes compares a window with one that was ago=5m, 1d and so on earlier; the default is its own length.
@@ -41,14 +43,25 @@ func (s *server) changes(ctx context.Context, r *http.Request) (any, error) {
 			return nil, badRequest("ago=%s: the two windows of %s would overlap", text, to.Sub(from))
 		}
 	}
-	after, data, err := s.build(ctx, from, to, by, allEdges)
+	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	before, beforeData, err := s.build(ctx, from.Add(-ago), to.Add(-ago), by, allEdges)
+	defer leave()
+	var windows []*windowData
+	times := []time.Time{from.Add(-ago), to.Add(-ago), from, to}
+	if times[1].Equal(from) {
+		times = append(times[:1], from, to)
+	}
+	err = s.windows(ctx, times, nil, func(_ int, w *frame.Window) error {
+		windows = append(windows, &windowData{window: w})
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
+	then, data := windows[0], windows[len(windows)-1]
+	before, after := s.graphOf(ctx, then.window, by, allEdges), s.graphOf(ctx, data.window, by, allEdges)
 	return changesAnswer{after.From, after.To, before.From, before.To, graph.Compare(before, after, maxChanges),
-		data.completeness(after), beforeData.completeness(before)}, nil
+		data.completeness(after), then.completeness(before)}, nil
 }

@@ -7,19 +7,20 @@ import (
 	"net/http"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 )
 
 // containersAnswer is a table of everything that used the hosts in a window.
 type containersAnswer struct {
-	From           time.Time      `json:"from"`
-	To             time.Time      `json:"to"`
-	CoveredSeconds float64        `json:"covered_seconds"`
-	ErrorBound     float64        `json:"error_bound"`
-	Hosts          []host         `json:"hosts"`
-	Completeness   completeness   `json:"completeness"`
-	Containers     []containerRow `json:"containers"`
+	From           time.Time          `json:"from"`
+	To             time.Time          `json:"to"`
+	CoveredSeconds float64            `json:"covered_seconds"`
+	ErrorBound     float64            `json:"error_bound"`
+	Hosts          []host             `json:"hosts"`
+	Completeness   fleet.Completeness `json:"completeness"`
+	Containers     []containerRow     `json:"containers"`
 }
 
 type containerRow struct {
@@ -42,12 +43,12 @@ type containerRow struct {
 	Called map[string]cell `json:"called,omitempty"`
 }
 
-// cell is a number with the query that charts it. The value is exact over the window; the query
-// extrapolates, as PromQL does.
+// cell is a number with the query that tells nearly the same, where there are its series. The value is exact over the
+// window; the query extrapolates, as PromQL does.
 type cell struct {
 	Value json.RawMessage `json:"value"`
 	Unit  string          `json:"unit"`
-	Query string          `json:"query"`
+	Query string          `json:"query,omitempty"`
 }
 
 func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
@@ -60,7 +61,7 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := containersAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound,
-		Hosts: data.hosts(), Completeness: data.completeness(g), Containers: []containerRow{}}
+		Hosts: data.machines(), Completeness: data.completeness(g), Containers: []containerRow{}}
 	for _, n := range g.Nodes {
 		if n.Usage == nil {
 			continue
@@ -68,12 +69,12 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 		row := containerRow{ID: n.SeriesID, Name: n.Name, Kind: n.Kind, Host: n.Host, Image: n.Image, Runtime: n.Runtime,
 			Pod: n.PodName, Namespace: n.PodNamespace, Workload: n.Workload, WorkloadKind: n.WorkloadKind,
 			Started: n.StartedSeconds, Gone: n.Gone}
-		row.Usage, err = cells(n.Usage, usageMatch(n), g.CoveredSeconds)
+		row.Usage, err = s.cells(n.Usage, usageMatch(n), g.CoveredSeconds)
 		if err == nil && n.Served != nil {
-			row.Served, err = cells(n.Served, servedMatch(n, graph.ByContainer), g.CoveredSeconds)
+			row.Served, err = s.cells(n.Served, servedMatch(n, graph.ByContainer), g.CoveredSeconds)
 		}
 		if err == nil && n.Called != nil {
-			row.Called, err = cells(n.Called, calledMatch(n, graph.ByContainer), g.CoveredSeconds)
+			row.Called, err = s.cells(n.Called, calledMatch(n, graph.ByContainer), g.CoveredSeconds)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing container %q: %w", n.Name, err)
@@ -89,11 +90,11 @@ type numbered interface {
 }
 
 // cells pairs numbers with their queries, by their JSON keys.
-func cells(of numbered, match string, seconds float64) (map[string]cell, error) {
+func (s *server) cells(of numbered, match string, seconds float64) (map[string]cell, error) {
 	row := map[string]cell{}
 	err := of.Each(func(n *model.Shown, value json.RawMessage) {
 		if n.PromQL != "" {
-			row[n.Key] = cell{Value: value, Unit: n.Unit, Query: expand(n.PromQL, match, seconds)}
+			row[n.Key] = cell{Value: value, Unit: n.Unit, Query: s.known(expand(n.PromQL, match, seconds))}
 		}
 	})
 	return row, err

@@ -2,14 +2,11 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"outsight/internal/graph"
-	"outsight/internal/model"
-	"outsight/internal/otlp"
 )
 
 // contentionAnswer is what containers waited for a CPU behind in a window.
@@ -23,8 +20,8 @@ type contentionAnswer struct {
 const maxWaits = 200
 
 // contention answers which containers others waited behind for a CPU: for all containers, for the one of node=ID or
-// name, or with edge=ID for the server of an edge, whose waits are in the edge's latency. A node that did not wait, or
-// is unknown, has no entry.
+// name, or with edge=ID for the server of an edge, whose waits are in the edge's latency. by is the grouping of the IDs: a
+// node of several containers has an entry of each. A node that did not wait, or is unknown, has none.
 func (s *server) contention(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.window(r)
 	if err != nil {
@@ -38,21 +35,22 @@ func (s *server) contention(ctx context.Context, r *http.Request) (any, error) {
 		}
 		node = strings.TrimSuffix(server, "/udp")
 	}
+	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
+	if err != nil {
+		return nil, badRequest("%w", err)
+	}
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	waits, err := s.readWaits(ctx, from, to)
+	data, err := s.read(ctx, from, to, nil)
 	if err != nil {
 		return nil, err
 	}
+	waits := graph.WaitsFromFrames(data.window)
 	if node != "" {
-		only := waits.Of(node)
-		waits.Containers = waits.Containers[:0]
-		if only != nil {
-			waits.Containers = append(waits.Containers, only)
-		}
+		waits.Containers = data.waitsOf(waits, node, by, s.Names)
 	}
 	if len(waits.Containers) > maxWaits {
 		waits.Containers = waits.Containers[:maxWaits]
@@ -60,33 +58,23 @@ func (s *server) contention(ctx context.Context, r *http.Request) (any, error) {
 	return contentionAnswer{from, to, waits}, nil
 }
 
-// readWaits asks the store for the values at both ends of a window, and around restarts of agents.
-func (s *server) readWaits(ctx context.Context, from, to time.Time) (*graph.Waits, error) {
-	data := windowData{observed: to, input: graph.Input{From: from, To: to}}
-	times, err := s.moments(ctx, &data)
-	if err != nil {
-		return nil, err
+// waitsOf are the waits of the container with an ID or a name, or of all containers of a node of a grouping.
+func (d *windowData) waitsOf(waits *graph.Waits, node string, by graph.Grouping,
+	names graph.Names) []*graph.Wait {
+	all := []*graph.Wait{}
+	if only := waits.Of(node); only != nil {
+		return append(all, only)
 	}
-	in := graph.WaitsInput{From: data.observed, To: to}
-	for into, name := range map[*[]model.QueryResult]string{&in.Waits: otlp.ContainerRunQueueWaitBy,
-		&in.Preemptions: otlp.ContainerPreemptionsBy} {
-		series := map[string]*model.QueryResult{}
-		for _, at := range times {
-			results, err := s.querier.Instant(ctx, fmt.Sprintf("last_over_time(%s[%ds])", name, int(recent.Seconds())), at)
-			if err != nil {
-				return nil, fmt.Errorf("reading who disturbs whom at %s: %w", at.Format(time.RFC3339), err)
-			}
-			for _, r := range results {
-				key := fmt.Sprint(r.Labels)
-				if series[key] == nil {
-					series[key] = &model.QueryResult{Labels: r.Labels}
-				}
-				series[key].Points = append(series[key].Points, r.Points...)
-			}
-		}
-		for _, r := range series {
-			*into = append(*into, *r)
+	if by == graph.ByContainer || by == graph.ByProcess {
+		return all
+	}
+	g := graph.FromFrames(d.window, graph.Options{Names: names})
+	defer g.Release()
+	nodeOf := nodesOf(g, by)
+	for _, w := range waits.Containers {
+		if nodeOf(&labelledRow{labelledKey: labelledKey{host: w.Host, container: w.ID}}) == node {
+			all = append(all, w)
 		}
 	}
-	return graph.WaitsFromSeries(in), nil
+	return all
 }

@@ -1,64 +1,44 @@
 package api
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"math"
 	"testing"
 	"time"
 
 	"outsight/internal/graph"
-	"outsight/internal/otlp"
 )
 
-// From when to when there is data is told to the second, also of what ran for a minute, days ago.
+// From when to when there is data is that of the first and the last frame, however long ago that was.
 func TestExtent(t *testing.T) {
-	near := func(what string, got *time.Time, want time.Time) {
-		t.Helper()
-		if got == nil || got.Sub(want).Abs() > time.Second {
-			t.Errorf("%s: %v, want %v", what, got, want)
+	k, sh, end := fill(t, 60, nil)
+	for _, later := range []time.Duration{0, 3 * time.Hour, 400 * 24 * time.Hour} {
+		var a extentAnswer
+		get200(t, New(Options{Log: k.log, Now: func() time.Time { return end.Add(later) }}), "/api/outsight/extent", &a)
+		if a.From == nil || a.To == nil || !a.From.Equal(begin) || !a.To.Equal(end) {
+			t.Errorf("%s later: %v to %v, want %v to %v", later, a.From, a.To, begin, end)
 		}
 	}
-	st, sh, end := fill(t, 60, nil)
-	for _, later := range []time.Duration{0, 10 * time.Second, 3 * time.Hour, 20 * 24 * time.Hour} {
-		h := New(st, Options{Now: func() time.Time { return end.Add(later) }})
-		var a extentAnswer
-		get200(t, h, "/api/outsight/extent", &a)
-		near("begin "+later.String()+" later", a.From, begin)
-		near("end "+later.String()+" later", a.To, end)
-	}
-	var none extentAnswer
-	get200(t, New(st, Options{Now: func() time.Time { return end.Add(40 * 24 * time.Hour) }}), "/api/outsight/extent",
-		&none)
-	if none.From != nil || none.To != nil {
-		t.Errorf("where nothing is kept: %+v", none)
-	}
-	for _, days := range []int{40, 400, 4000} { // with a gap of so many
-		h := New(st, Options{Now: func() time.Time { return end.AddDate(0, 0, days) },
-			Oldest: func() time.Time { return st.Stats().Oldest }})
-		var a extentAnswer
-		get200(t, h, "/api/outsight/extent", &a)
-		near(fmt.Sprint("begin ", days, " days later"), a.From, begin)
-		near(fmt.Sprint("end ", days, " days later"), a.To, end)
-	}
-	// An answer is used again for a while, and then asked for anew.
-	now := end
-	h := New(st, Options{Now: func() time.Time { return now }})
-	var a extentAnswer
-	get200(t, h, "/api/outsight/extent", &a)
-	now = end.Add(2 * extentKept)
-	if err := st.Append(context.Background(), otlp.Convert(sh.at(now))); err != nil {
+	s := sh.at(end.Add(time.Second))
+	s.Host.Name = "other"
+	if err := errors.Join(k.send(s), k.flush()); err != nil {
 		t.Fatal(err)
 	}
+	h := New(Options{Log: k.log})
+	var a, none extentAnswer
 	get200(t, h, "/api/outsight/extent", &a)
-	near("begin", a.From, begin)
-	near("end", a.To, now)
+	if !a.From.Equal(begin) || !a.To.Equal(end.Add(time.Second)) {
+		t.Errorf("with another host %v to %v", a.From, a.To)
+	}
+	if get200(t, New(Options{Log: nothing{}}), "/api/outsight/extent", &none); none.From != nil || none.To != nil {
+		t.Errorf("where nothing is kept: %+v", none)
+	}
 }
 
 // The baseline is the graph of the hour before the window, whatever the window.
 func TestBaselineIsThePastHour(t *testing.T) {
-	st, _, end := fill(t, 300, nil)
-	h := New(st, Options{Now: func() time.Time { return end }})
+	k, _, end := fill(t, 300, nil)
+	h := New(Options{Log: k.log, Now: func() time.Time { return end }})
 	var a, again baselineAnswer
 	get200(t, h, "/api/outsight/baseline?from=now-60s", &a)
 	to := end.Add(-time.Minute).Truncate(baselineStep)

@@ -132,7 +132,7 @@ func (l numberList) MarshalJSON() ([]byte, error) {
 // of the busiest containers, and container=ID for further ones; anomaly=3 for the recording of the anomaly with that
 // number, which may be older than all others.
 func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
-	from, to, err := s.windowWithin(r, flightWindow, leastFlightWindow, mostFlightWindow)
+	from, to, err := s.windowOf(r, windowBounds{flightWindow, leastFlightWindow, mostFlightWindow, maxQuery})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 		if now := s.Now(); end.After(now) {
 			end = now
 		}
-		g, _, err := s.buildOf(ctx, from.Add(-time.Minute), end, graph.ByContainer, allEdges)
+		g, _, err := s.build(ctx, from.Add(-time.Minute), end, graph.ByContainer, allEdges)
 		if err != nil {
 			return nil, fmt.Errorf("reading the edges: %w", err)
 		}

@@ -18,10 +18,8 @@ import (
 	"outsight/internal/csvy"
 	"outsight/internal/graph"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 	"outsight/internal/recorder"
 	"outsight/internal/report"
-	"outsight/internal/store"
 )
 
 const flightInterval = 50 * time.Millisecond
@@ -99,19 +97,18 @@ func (k *ticking) fill(ticks, stall int) {
 func flying(t testing.TB, ticks, stall int) (h http.Handler, k *ticking, now time.Time) {
 	t.Helper()
 	now = time.Now()
-	st, err := store.Open(t.TempDir(), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
+	kept := openKept(t, time.Now)
 	sh := newShop(now.Add(-2 * time.Minute))
 	for i, c := range sh.containers {
 		c.Cgroup = model.CgroupID(100 + i)
 	}
 	for at := sh.start; !at.After(now); at = at.Add(time.Second) {
-		if err := st.Append(context.Background(), otlp.Convert(sh.at(at))); err != nil {
+		if err := kept.send(sh.at(at)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := kept.flush(); err != nil {
+		t.Fatal(err)
 	}
 	k = &ticking{shop: sh}
 	now = time.Now()
@@ -135,7 +132,7 @@ func flying(t testing.TB, ticks, stall int) (h http.Handler, k *ticking, now tim
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	return New(st, Options{Now: func() time.Time { return now }, Flight: flight.Data}), k, now
+	return New(Options{Log: kept.log, Now: func() time.Time { return now }, Flight: flight.Data}), k, now
 }
 
 // flightJSON is flightAnswer as a reader has it.
@@ -397,7 +394,7 @@ func TestFlightOfATimeThatWasNotKept(t *testing.T) {
 
 func TestFlightErrors(t *testing.T) {
 	with, _, _ := flying(t, 100, 1000)
-	without := New(nil, Options{Flight: func(time.Duration) *recorder.FlightData { return nil }})
+	without := New(Options{Flight: func(time.Duration) *recorder.FlightData { return nil }})
 	for _, c := range []struct {
 		handler http.Handler
 		query   string
@@ -405,7 +402,7 @@ func TestFlightErrors(t *testing.T) {
 		says    string
 	}{
 		{without, "", 404, "no flight recorder"},
-		{New(nil, Options{}), "", 404, "no flight recorder"},
+		{New(Options{}), "", 404, "no flight recorder"},
 		{without, "?from=yesterday", 400, "yesterday"},
 		{with, "?from=now-2h", 400, "at most 1h0m0s"},
 		{with, "?from=now&to=now", 400, "at least 1ms"},

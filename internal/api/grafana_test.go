@@ -21,7 +21,7 @@ func TestGrafanaAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := promStore(t)
-	h := New(st, Options{Prometheus: Prometheus(st), Auth: a})
+	h := New(Options{Prometheus: Prometheus(st), Auth: a})
 	f := func(method, path, form, want string) {
 		t.Helper()
 		var r *http.Request

@@ -6,15 +6,16 @@ import (
 	"strconv"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 )
 
 // graphAnswer is the service map of a window, with what the page needs to chart each number.
 type graphAnswer struct {
 	*graph.Graph
-	Hosts        []host       `json:"hosts"`
-	Completeness completeness `json:"completeness"`
-	Numbers      numbers      `json:"numbers"`
+	Hosts        []host             `json:"hosts"`
+	Completeness fleet.Completeness `json:"completeness"`
+	Numbers      numbers            `json:"numbers"`
 	// Matches holds, for each node's and each edge's ID, the label matchers of its series.
 	Matches     map[string]nodeMatches `json:"matches"`
 	EdgeMatches map[string]string      `json:"edge_matches"`
@@ -40,25 +41,43 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := graphAnswer{Graph: g, Hosts: data.hosts(), Completeness: data.completeness(g),
+	answer := graphAnswer{Graph: g, Hosts: data.machines(), Completeness: data.completeness(g),
 		Numbers: numbers{usageNumbers, sideNumbers, endpointNumbers}, Matches: map[string]nodeMatches{},
 		EdgeMatches: map[string]string{}}
+	if s.PromQL == PromQLOff {
+		answer.Numbers = numbersWithoutQueries
+	}
 	if g.OmittedEdges > 0 {
-		answer.Completeness.State = incomplete
+		answer.Completeness.State = fleet.Incomplete
 	}
 	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
-	nodes := map[string]*graph.Node{}
-	for _, n := range g.Nodes {
-		answer.Matches[n.ID] = nodeMatches{usageMatch(n), servedMatch(n, by), calledMatch(n, by)}
+	s.match(&answer, by)
+	return answer, nil
+}
+
+// match adds the matchers of the series that there are.
+func (s *server) match(a *graphAnswer, by graph.Grouping) {
+	if s.PromQL == PromQLOff {
+		return
+	}
+	nodes := make(map[string]*graph.Node, len(a.Nodes))
+	for _, n := range a.Nodes {
+		m := nodeMatches{Usage: usageMatch(n)}
+		if s.PromQL == PromQLFull {
+			m.Served, m.Called = servedMatch(n, by), calledMatch(n, by)
+		}
+		a.Matches[n.ID] = m
 		nodes[n.ID] = n
 	}
-	for _, e := range g.Edges {
-		answer.EdgeMatches[e.ID] = edgeMatch(nodes[e.Client], nodes[e.Server], e.Transport, by)
+	if s.PromQL != PromQLFull {
+		return
 	}
-	return answer, nil
+	for _, e := range a.Edges {
+		a.EdgeMatches[e.ID] = edgeMatch(nodes[e.Client], nodes[e.Server], e.Transport, by)
+	}
 }
 
 // grouped is the map that a request asks for: a window, what a node is (by=container, pod, process, workload, namespace
@@ -94,7 +113,7 @@ type heatAnswer struct {
 	To             time.Time `json:"to"`
 	CoveredSeconds float64   `json:"covered_seconds"`
 	*graph.HeatMap
-	Completeness completeness `json:"completeness"`
+	Completeness fleet.Completeness `json:"completeness"`
 }
 
 func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
@@ -108,33 +127,19 @@ func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
 // allEdges is for graphs that are no answer themselves, but what one is computed from.
 const allEdges = 0
 
-// build is the graph of a window, or of one near it that the store has at hand, with at most so many edges.
+// build is the graph of a window, with at most so many edges.
 func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph,
-	*windowData, error) {
-	from, to = s.near(from, to)
-	return s.buildOf(ctx, from, to, by, edges)
-}
-
-// buildOf is the graph of a window, with at most so many edges.
-func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph,
 	*windowData, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer leave()
-	data, err := s.read(ctx, from, to)
+	data, err := s.read(ctx, from, to, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	data.input.By, data.input.Own, data.input.MaxEdges = by, true, edges
-	g := graph.FromSeries(data.input)
-	if h := heldOf(ctx); h != nil {
-		h.all = append(h.all, data.values, g) // the graph has histograms of the values
-	}
-	data.forgetSeries()
-	g.ErrorBound = max(g.ErrorBound, s.RelativeError)
-	return g, &data, nil
+	return s.graphOf(ctx, data.window, by, edges), data, nil
 }
 
 // held are the resources of a request until its answer is encoded: pooled memory, and its slot among large

@@ -36,7 +36,7 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 		switch {
 		case errors.As(err, &bad):
 			writeError(w, http.StatusBadRequest, "%s", bad)
-		case errors.Is(err, errNoFlight):
+		case errors.Is(err, errNoFlight), errors.Is(err, errNoLog):
 			writeError(w, http.StatusNotFound, "%s", err)
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrTimeout), errors.Is(err, store.ErrCanceled):
 			writeError(w, http.StatusServiceUnavailable, "no answer within %s; ask for a shorter window", s.Timeout)

@@ -54,7 +54,7 @@ func serveLittle(n int) error {
 		return err
 	}
 	fmt.Println(l.Addr())
-	go func() { _ = http.Serve(l, New(st, Options{Prometheus: Prometheus(st), Hold: st.Hold})) }()
+	go func() { _ = http.Serve(l, New(Options{Prometheus: Prometheus(st), Hold: st.Hold})) }()
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }

@@ -13,8 +13,8 @@ import (
 	"outsight/internal/otlp"
 )
 
-// number describes one number of a node or an edge: its key in the JSON, and the query whose
-// chart it is a point of. In Query, $match stands for label matchers and $window for a duration.
+// number describes one number of a node or an edge: its key in the JSON, and PromQL that tells nearly the same, empty
+// where there are no such series. In Query, $match stands for label matchers and $window for a duration.
 type number struct {
 	Key   string `json:"key"`
 	Title string `json:"title"`
@@ -31,57 +31,24 @@ var (
 	endpointNumbers = numbersOf(model.Numbers(model.EndpointRows, model.SideGroups))
 )
 
-// hostNumber is a number of a host, and the one series that it is of.
-type hostNumber struct {
-	model.Shown
-	series string
-	label  model.Label
-}
+// numbersWithoutQueries are the same where there are no series.
+var numbersWithoutQueries = numbers{withoutQueries(usageNumbers), withoutQueries(sideNumbers),
+	withoutQueries(endpointNumbers)}
 
-// hostNumbers are those of the registry that the view of hosts shows besides what each host has.
-var hostNumbers = func() (all []hostNumber) {
-	columns := map[string]hostNumber{}
-	for i := range model.HostRows {
-		for j := range model.HostRows[i].Columns {
-			c := &model.HostRows[i].Columns[j]
-			columns[c.Name] = hostNumber{series: model.HostRows[i].Name, label: c.Label}
-		}
-	}
-	for _, shown := range model.Numbers(model.HostRows, model.HostGroups) {
-		if len(shown.Of) != 1 || shown.Formula != model.Level && shown.Formula != model.Rate {
-			panic("BUG: nothing computes " + shown.Key + " of a host")
-		}
-		n := columns[shown.Of[0]]
-		n.Shown = shown
-		all = append(all, n)
+func withoutQueries(all []number) []number {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Query = ""
 	}
 	return all
-}()
-
-func hostNames() (names []string) {
-	for _, n := range hostNumbers {
-		names = append(names, n.series)
-	}
-	return names
 }
 
-// of is the number of a host in a window, nil where it could not be had.
-func (n *hostNumber) of(d *windowData, host string) (v *float64) {
-	if n.Formula == model.Rate {
-		v, _ = d.increaseRate(n.series, host, n.label)
-		return v
+// numbersOf are numbers with the queries that there are.
+func (s *server) numbersOf(shown []model.Shown) []number {
+	if s.PromQL == PromQLOff {
+		return withoutQueries(numbersOf(shown))
 	}
-	for _, r := range d.self[n.series] {
-		if ofHost(r.Labels, host, n.label) {
-			v = new(last(r))
-		}
-	}
-	return v
-}
-
-// ofHost tells whether a series is of that host, and has the label if there is one.
-func ofHost(labels map[string]string, host string, label model.Label) bool {
-	return labels[otlp.LabelHost] == host && labels[label.Name] == label.Value
+	return numbersOf(shown)
 }
 
 func numbersOf(shown []model.Shown) (all []number) {

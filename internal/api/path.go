@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 )
 
@@ -19,8 +20,8 @@ type pathAnswer struct {
 	// Formulas say how the numbers are computed, by their names here.
 	Formulas map[string]string `json:"formulas"`
 	// ArrivalQuery is the arrival rate of all entries, with $window for a duration.
-	ArrivalQuery string       `json:"arrival_query,omitempty"`
-	Completeness completeness `json:"completeness"`
+	ArrivalQuery string             `json:"arrival_query,omitempty"`
+	Completeness fleet.Completeness `json:"completeness"`
 }
 
 var pathFormulas = map[string]string{
@@ -55,7 +56,7 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 	}
 	a := g.Analyse(data.cores())
 	return pathAnswer{g.From, g.To, g.CoveredSeconds, a, g.CriticalPath(by, a.Entries, previousWindow(r)), pathFormulas,
-		arrivalQuery(g, a.Entries), data.completeness(g)}, nil
+		s.arrivalQuery(g, a.Entries), data.completeness(g)}, nil
 }
 
 // previousWindow are the nodes of a path that was answered before.

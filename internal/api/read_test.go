@@ -39,7 +39,7 @@ func TestWhoMayReadRemotely(t *testing.T) {
 			t.Errorf("%s: %d %v %s, want %d %q", method, w.Code, w.Header(), w.Body, code, want)
 		}
 	}
-	ours := New(st, Options{Prometheus: Prometheus(st), Auth: auth})
+	ours := New(Options{Prometheus: Prometheus(st), Auth: auth})
 	f(ours, http.MethodPost, "", http.StatusUnauthorized, "a token is needed")
 	f(ours, http.MethodPost, tokenA, http.StatusBadRequest, "snappy")
 	f(ours, http.MethodGet, tokenA, http.StatusMethodNotAllowed, "only POST")

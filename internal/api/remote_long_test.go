@@ -256,7 +256,7 @@ func TestPrometheusReadsFromUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	us := httptest.NewServer(New(st, Options{Prometheus: Prometheus(st), Auth: auth}))
+	us := httptest.NewServer(New(Options{Prometheus: Prometheus(st), Auth: auth}))
 	defer us.Close()
 	them := startPeer(t, "prometheus", "/-/ready", func(address, dir string) []string {
 		config := filepath.Join(dir, "prometheus.yml")

@@ -34,6 +34,9 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/changes":    access.Read,
 	"GET /api/outsight/heatmap":    access.Read,
 	"GET /api/outsight/containers": access.Read,
+	"GET /api/outsight/chart":      access.Read,
+	"GET /api/outsight/lines":      access.Read,
+	"GET /api/outsight/labelled":   access.Read,
 	"GET /api/outsight/flight":     access.Record,
 	"GET /api/outsight/status":     access.Read,
 }
@@ -53,7 +56,7 @@ func TestRoutesNeedRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{Options: Options{Prometheus: Prometheus(st), Metrics: metrics, Auth: auth}, querier: st}
+	s := &server{Options: Options{Prometheus: Prometheus(st), Metrics: metrics, Auth: auth}}
 	found := map[string]access.Roles{}
 	for _, r := range s.routes().Routes() {
 		found[r.Pattern] = r.Needs
@@ -64,7 +67,7 @@ func TestRoutesNeedRoles(t *testing.T) {
 	if !maps.Equal(found, wanted) {
 		t.Errorf("routes are %v, want %v", found, wanted)
 	}
-	h := New(st, s.Options)
+	h := New(s.Options)
 	for pattern, needs := range wanted {
 		path := strings.TrimPrefix(pattern, "GET ")
 		for name, has := range roles {
@@ -88,7 +91,7 @@ func TestRoutesNeedRoles(t *testing.T) {
 // A web page of somebody else gets nothing of the API, by whatever method; the page and its own requests go on.
 func TestForeignPagesGetNothing(t *testing.T) {
 	st := promStore(t)
-	h := New(st, Options{Prometheus: Prometheus(st)})
+	h := New(Options{Prometheus: Prometheus(st)})
 	for pattern, needs := range wanted {
 		path := strings.TrimPrefix(pattern, "GET ")
 		for _, method := range []string{http.MethodGet, http.MethodPost} {

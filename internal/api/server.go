@@ -1,5 +1,5 @@
 // Package api serves Outsight over HTTP: the page, the JSON that the page reads, the Prometheus HTTP API and health.
-// Answers come from queries of a store, so that each of them exists for any past window.
+// Answers are computed of frames, so that each of them exists for any past window.
 package api
 
 import (
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"outsight/internal/access"
+	"outsight/internal/framelog"
+	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/recorder"
 	"outsight/internal/store"
@@ -19,31 +21,32 @@ import (
 // DefaultAddress is where to listen by default: on loopback alone, because page and API need no credentials there.
 const DefaultAddress = "127.0.0.1:8470"
 
-// Querier answers PromQL, and returns values of many series at some times.
-type Querier interface {
-	// Instant is the value of a query at a time: one point per series, or the samples of a range.
-	Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error)
-	// Range is the values of a query at from, from+step and so on up to and with to.
-	Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult, error)
-	// Last is the newest sample of each of the series at each of the times.
-	Last(context.Context, store.Moments) (*store.Values, error)
-	// Kept is a moment no more than most before t at which Last takes the least time; false where there is none.
-	Kept(t time.Time, most time.Duration) (time.Time, bool)
-}
+// PromQL says of what series are made of frames.
+type PromQL string
+
+// The kinds. Where there are no series, answers have no queries.
+const (
+	PromQLFull       PromQL = "full"
+	PromQLContainers PromQL = "containers" // of containers and hosts, and not of edges and endpoints
+	PromQLOff        PromQL = "off"
+)
 
 // Options of New. The zero value works.
 type Options struct {
+	// Log has the frames that everything is computed of. Without one, what needs it answers that there is none.
+	Log framelog.Log
+	// Names know what Kubernetes called containers and ends of edges; nil where there is none.
+	Names graph.Names
 	// Prometheus answers the paths under /api/v1/; nil for none.
 	Prometheus http.Handler
+	// PromQL says which series it has; empty for PromQLFull where there is Prometheus, else PromQLOff.
+	PromQL PromQL
 	// Auth checks tokens; nil allows everybody.
 	Auth *access.Authenticator
 	// Hosts knows the names of this server, and refuses what web pages of others send; nil for the default.
 	Hosts *access.HostPolicy
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
-	// Snapshot is the newest snapshot of an agent in the same process, or nil. Without it the
-	// status is what the store knows.
-	Snapshot func() *model.Snapshot
 	// Flight is what the flight recorder of an agent in the same process has kept of the last while;
 	// nil, or an answer of nil, where there is none.
 	Flight func(last time.Duration) *recorder.FlightData
@@ -61,8 +64,6 @@ type Options struct {
 	// Tenant is whose view this is, if each tenant has one. Its status has the refusals of this tenant alone, and none
 	// of Bounds, which would show how much others send.
 	Tenant string
-	// Oldest is the time of the oldest sample, zero if there is none; nil if it is unknown.
-	Oldest func() time.Time
 	// Features are those of this process that no agent reports, for the status; nil for none.
 	Features func() []model.Feature
 	// Ready is why the server cannot answer yet, or nil.
@@ -73,8 +74,6 @@ type Options struct {
 	// MaxEdges bounds the edges that an answer shows; 0 stands for 1000. What is computed from a graph is computed from
 	// all of its edges.
 	MaxEdges int
-	// RelativeError is that of the querier's histograms, if it is greater than model.RelativeError.
-	RelativeError float64
 	// Busy has a slot for each concurrent computation of a graph or of a stretch of the flight recorder, for all
 	// handlers that share it; nil for NewSlots of this handler alone.
 	Busy *store.Scheduler
@@ -101,20 +100,24 @@ func NewSlots() *store.Scheduler {
 
 type server struct {
 	Options
-	querier   Querier
 	pace      pace
-	extents   extents
 	baselines baselines
 }
 
 // New is the handler of everything that Outsight serves.
-func New(querier Querier, options Options) http.Handler {
-	s := &server{Options: options, querier: querier, pace: usualPace}
+func New(options Options) http.Handler {
+	s := &server{Options: options, pace: usualPace}
 	if s.Busy == nil {
 		s.Busy = NewSlots()
 	}
 	if s.MaxEdges == 0 {
 		s.MaxEdges = 1000
+	}
+	if s.PromQL == "" {
+		s.PromQL = PromQLOff
+		if s.Prometheus != nil {
+			s.PromQL = PromQLFull
+		}
 	}
 	if s.Timeout == 0 {
 		s.Timeout = 20 * time.Second
@@ -143,6 +146,9 @@ func (s *server) routes() *access.Mux {
 	mux.HandleFunc(access.Read, "GET /api/outsight/changes", s.json(s.changes))
 	mux.HandleFunc(access.Read, "GET /api/outsight/heatmap", s.json(s.heatMap))
 	mux.HandleFunc(access.Read, "GET /api/outsight/containers", s.json(s.containers))
+	mux.HandleFunc(access.Read, "GET /api/outsight/chart", s.json(s.chart))
+	mux.HandleFunc(access.Read, "GET /api/outsight/lines", s.json(s.lines))
+	mux.HandleFunc(access.Read, "GET /api/outsight/labelled", s.json(s.labelled))
 	mux.HandleFunc(access.Record, "GET /api/outsight/flight", s.json(s.flight))
 	mux.HandleFunc(access.Read, "GET /api/outsight/status", s.json(s.status))
 	missing := func(w http.ResponseWriter, r *http.Request) {

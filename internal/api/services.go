@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -31,7 +32,7 @@ type servicesAnswer struct {
 	Services       []graph.Service    `json:"services"`
 	Columns        []serviceColumn    `json:"columns"`
 	Cores          map[string]float64 `json:"cores"`
-	Completeness   completeness       `json:"completeness"`
+	Completeness   fleet.Completeness `json:"completeness"`
 }
 
 // serviceColumn describes a number of a service and the query for it. In Query, $usage and $served stand for the label
@@ -90,36 +91,35 @@ func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
 	cores := data.cores()
 	a, list := g.Services(cores)
 	answer := servicesAnswer{From: g.From, To: g.To, CoveredSeconds: g.CoveredSeconds, ErrorBound: g.ErrorBound,
-		Hosts:   data.hosts(),
+		Hosts:   data.machines(),
 		Entries: a.Entries, ArrivalRate: a.ArrivalRate, SaturationRate: a.SaturationRate,
 		Extrapolation: a.Extrapolation, Bottleneck: a.Bottleneck,
-		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: arrivalQuery(g, a.Entries), Cores: cores,
+		Services: list, Columns: slices.Clone(serviceColumns), ArrivalQuery: s.arrivalQuery(g, a.Entries), Cores: cores,
 		Completeness: data.completeness(g)}
 	if a.Bottleneck != "" {
 		answer.BottleneckName = a.Resources[0].Name
 	}
 	entries := entriesMatch(g, a.Entries)
 	for i := range answer.Columns {
-		answer.Columns[i].Query = withEntries(answer.Columns[i].Query, entries)
+		answer.Columns[i].Query = s.known(withEntries(answer.Columns[i].Query, entries))
 	}
 	return answer, nil
 }
 
-// cores is how many CPUs each host has.
-func (d *windowData) cores() map[string]float64 {
-	cores := map[string]float64{}
-	for _, h := range d.hosts() {
-		cores[h.Name] = h.Cores
+// known is a query whose series there are, else empty.
+func (s *server) known(query string) string {
+	if s.PromQL == PromQLOff || s.PromQL == PromQLContainers && strings.Contains(query, "outsight_e") {
+		return "" // all series of edges and endpoints are called that
 	}
-	return cores
+	return query
 }
 
 // arrivalQuery is the rate of requests at the entries, empty if there are none.
-func arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
+func (s *server) arrivalQuery(g *graph.Graph, entries []graph.Entry) string {
 	if len(entries) == 0 {
 		return ""
 	}
-	return withEntries(entriesQuery, entriesMatch(g, entries))
+	return s.known(withEntries(entriesQuery, entriesMatch(g, entries)))
 }
 
 // withEntries is a query with the matchers of the edges at which requests come in; empty if they are too many for a

@@ -1,27 +1,31 @@
 package api
 
 import (
-	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"outsight/internal/framelog"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 	"outsight/internal/store"
 )
 
-// serve is for work on the page: it serves a real store that a made-up shop writes to.
+// serve is for work on the page: it serves a real log and a real store that a made-up shop writes to.
 //
 //	go test ./internal/api -serve 127.0.0.1:8470
-var serve = flag.String("serve", "", "serve a made-up shop at this address instead of testing")
+var (
+	serve         = flag.String("serve", "", "serve a made-up shop at this address instead of testing")
+	withoutPromQL = flag.Bool("without-promql", false, "serve it without PromQL")
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -52,30 +56,38 @@ func serveShop(address string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	st, err := store.Open(dir, store.Options{})
+	st, err := store.Open(filepath.Join(dir, "series"), store.Options{})
 	if err != nil {
 		return err
 	}
+	log, err := framelog.Open(filepath.Join(dir, "frames"), framelog.Options{})
+	if err != nil {
+		return err
+	}
+	k := kept{log: log, series: st, agents: map[string]*sending{}}
 	now := time.Now().Truncate(time.Second)
 	sh := newShop(now.Add(-8 * time.Minute))
 	for t := sh.start; t.Before(now); t = t.Add(time.Second) {
-		if err := st.Append(context.Background(), otlp.Convert(sh.at(t))); err != nil {
+		if err := k.send(sh.at(t)); err != nil {
 			return err
 		}
 	}
-	var latest *model.Snapshot
+	if err := k.flush(); err != nil {
+		return err
+	}
 	go func() {
 		for t := range time.Tick(time.Second) {
-			latest = sh.at(t)
-			if err := st.Append(context.Background(), otlp.Convert(latest)); err != nil {
+			if err := errors.Join(k.send(sh.at(t)), k.flush()); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 			}
 		}
 	}()
-	handler := New(st, Options{Prometheus: Prometheus(st), Version: "0.1", Sources: []string{"agent in this process"},
-		Snapshot: func() *model.Snapshot { return latest }})
+	o := Options{Log: log, Version: "0.1", Sources: []string{"agent in this process"}}
+	if !*withoutPromQL {
+		o.Prometheus = Prometheus(st)
+	}
 	fmt.Println("http://" + address + "/")
-	return http.ListenAndServe(address, handler)
+	return http.ListenAndServe(address, New(o))
 }
 
 // shop makes snapshots of a made-up application: every counter is a function of time.

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/graph"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 )
 
 // statusAnswer is what is watched, by what, and what is missing.
@@ -24,8 +23,12 @@ type statusAnswer struct {
 	Programs []programCost `json:"programs"`
 	Refusals []refusal     `json:"refusals"`
 	Quotas   []quota       `json:"quotas"`
+	// Silent are hosts that were not heard of for half a minute or more, the last to fall silent first.
+	Silent []silentHost `json:"silent"`
+	// PromQL says of what series are made: "full", "containers" or "off".
+	PromQL PromQL `json:"promql"`
 	// Completeness is that of the last 5 minutes.
-	Completeness completeness `json:"completeness"`
+	Completeness fleet.Completeness `json:"completeness"`
 }
 
 type hostStatus struct {
@@ -39,6 +42,12 @@ type hostStatus struct {
 	AgentMemoryBytes uint64  `json:"agent_memory_bytes"`
 	// UnmatchedShare is the share, 0 to 1, of edges whose other end is in no known container.
 	UnmatchedShare float64 `json:"unmatched_share"`
+}
+
+// silentHost is a host of which there was no frame for a while.
+type silentHost struct {
+	Name      string    `json:"name"`
+	LastHeard time.Time `json:"last_heard"`
 }
 
 type feature struct {
@@ -90,17 +99,17 @@ type programCost struct {
 func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	now := s.Now().Truncate(time.Millisecond)
 	a := &statusAnswer{Version: s.Version, Now: now, Sources: s.Sources, Hosts: []hostStatus{}, Features: []feature{},
-		Drops: []drop{}, Programs: []programCost{}, Refusals: s.refusals(), Quotas: s.quotas()}
+		Drops: []drop{}, Programs: []programCost{}, Silent: []silentHost{}, PromQL: s.PromQL, Refusals: s.refusals(), Quotas: s.quotas()}
 	if a.Sources == nil {
 		a.Sources = []string{}
 	}
-	var snapshot *model.Snapshot
-	if s.Snapshot != nil {
-		snapshot = s.Snapshot()
+	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer, s.MaxEdges)
+	if err != nil {
+		return nil, err
 	}
-	if snapshot != nil {
-		a.fromSnapshot(snapshot)
-	} else if err := s.statusFromStore(ctx, a); err != nil {
+	a.Completeness = data.completeness(g)
+	a.add(fleet.StatusOf(data.window))
+	if err := s.addSilent(ctx, a); err != nil {
 		return nil, err
 	}
 	if s.Options.Features != nil && s.Tenant == "" {
@@ -113,87 +122,55 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 			a.Drops = append(a.Drops, drop{serverName, d.Name, d.Count, d.Used, d.Capacity})
 		}
 	}
-	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.ByContainer, s.MaxEdges)
-	if err != nil {
-		return nil, err
-	}
-	a.Completeness = data.completeness(g)
 	return a, nil
 }
 
 // serverName is what a server's own bounds are listed under, beside the hosts.
 const serverName = "server"
 
-func (a *statusAnswer) fromSnapshot(s *model.Snapshot) {
-	name := s.Host.Name
-	a.Hosts = append(a.Hosts, hostStatus{Name: name, Kernel: s.Host.Kernel, Cores: s.Host.Cores,
-		MemoryBytes:  s.Host.MemoryBytes,
-		CgroupLayout: s.Host.CgroupLayout, AgentCPUSeconds: float64(s.Self.CPUNS) / 1e9, AgentMemoryBytes: s.Self.RSSBytes,
-		UnmatchedShare: model.UnmatchedShare(s.Edges)})
-	for _, f := range s.Self.Features {
-		a.Features = append(a.Features, feature{name, f.Name, f.Purpose, f.State, f.Reason, f.Remedy, f.Required})
+// add adds what agents told.
+func (a *statusAnswer) add(s fleet.Status) {
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		memory := 0.0
+		if h.MemoryBytes != nil {
+			memory = *h.MemoryBytes
+		}
+		a.Hosts = append(a.Hosts, hostStatus{Name: h.Name, Kernel: h.Kernel, Cores: int(h.Cores),
+			MemoryBytes: uint64(memory), CgroupLayout: h.CgroupLayout, AgentCPUSeconds: h.AgentCPUSeconds,
+			AgentMemoryBytes: uint64(h.AgentMemoryBytes), UnmatchedShare: h.UnmatchedShare})
 	}
-	for _, d := range s.Self.Drops {
-		a.Drops = append(a.Drops, drop{name, d.Name, d.Count, d.Used, d.Capacity})
+	for _, f := range s.Features {
+		a.Features = append(a.Features, feature{f.Host, f.Name, f.Purpose, f.State, f.Reason, f.Remedy, f.Required})
 	}
-	for _, p := range s.Self.Programs {
-		a.Programs = append(a.Programs, programCost{name, p.Name, p.Runs, float64(p.RunTimeNS) / 1e9})
+	for _, d := range s.Drops {
+		a.Drops = append(a.Drops, drop{d.Host, d.Name, d.Count, d.Used, d.Capacity})
+	}
+	for _, p := range s.Programs {
+		a.Programs = append(a.Programs, programCost(p))
 	}
 }
 
-// statusFromStore adds what remote agents reported, which is less: no reasons.
-func (s *server) statusFromStore(ctx context.Context, a *statusAnswer) error {
-	results, err := s.querier.Instant(ctx,
-		`{`+model.NameLabel+`=~"outsight_.+",`+model.NameLabel+`!~"outsight_edge_.+"}`, a.Now)
+const (
+	// silentAfter is after how long without a frame a host is listed as silent.
+	silentAfter = 30 * time.Second
+	// maxSilent bounds the list.
+	maxSilent = 1000
+)
+
+// addSilent adds the hosts that were not heard of lately, those first that fell silent last.
+func (s *server) addSilent(ctx context.Context, a *statusAnswer) error {
+	hosts, err := s.Log.Hosts(ctx, s.Tenant)
 	if err != nil {
-		return fmt.Errorf("reading the status: %w", err)
+		return fmt.Errorf("reading which hosts are silent: %w", err)
 	}
-	hosts, drops, programs := map[string]*hostStatus{}, map[[2]string]*drop{}, map[[2]string]*programCost{}
-	for _, r := range results {
-		v, name, l := max(0, last(r)), r.Labels[otlp.LabelHost], r.Labels
-		h := get(hosts, name, hostStatus{Name: name})
-		of := [2]string{name, l[otlp.LabelName] + l[otlp.LabelProgram]}
-		switch l[model.NameLabel] {
-		case otlp.HostCores:
-			h.Cores = int(v)
-		case otlp.HostMemory:
-			h.MemoryBytes = uint64(v)
-		case otlp.AgentCPU:
-			h.AgentCPUSeconds = v
-		case otlp.AgentResidentMemory:
-			h.AgentMemoryBytes = uint64(v)
-		case otlp.EdgesUnmatched:
-			h.UnmatchedShare = v
-		case otlp.Drops:
-			get(drops, of, drop{Host: name, Name: of[1]}).Count = uint64(v)
-		case otlp.Entries:
-			get(drops, of, drop{Host: name, Name: of[1]}).Used = uint64(v)
-		case otlp.Capacity:
-			get(drops, of, drop{Host: name, Name: of[1]}).Capacity = uint64(v)
-		case otlp.ProgramRuns:
-			get(programs, of, programCost{Host: name, Name: of[1]}).Runs = uint64(v)
-		case otlp.ProgramRunTime:
-			get(programs, of, programCost{Host: name, Name: of[1]}).RunSeconds = v
-		case otlp.FeatureAvailable:
-			state := model.FeatureAbsent
-			if v == 1 {
-				state = model.FeatureWorks
-			}
-			a.Features = append(a.Features, feature{Host: name, Name: l[otlp.LabelName], Purpose: l[otlp.LabelPurpose],
-				State: state})
+	for _, h := range hosts {
+		if a.Now.Sub(h.Last) >= silentAfter {
+			a.Silent = append(a.Silent, silentHost{h.Name, h.Last.UTC()})
 		}
 	}
-	a.Hosts, a.Drops, a.Programs = values(hosts), values(drops), values(programs)
-	slices.SortFunc(a.Hosts, func(x, y hostStatus) int { return strings.Compare(x.Name, y.Name) })
-	slices.SortFunc(a.Drops, func(x, y drop) int { return strings.Compare(x.Host+"\x00"+x.Name, y.Host+"\x00"+y.Name) })
-	slices.SortFunc(a.Programs, func(x, y programCost) int {
-		return strings.Compare(x.Host+"\x00"+x.Name,
-			y.Host+"\x00"+y.Name)
-	})
-	slices.SortFunc(a.Features, func(x, y feature) int {
-		return strings.Compare(x.Host+"\x00"+x.Name,
-			y.Host+"\x00"+y.Name)
-	})
+	slices.SortStableFunc(a.Silent, func(x, y silentHost) int { return y.LastHeard.Compare(x.LastHeard) })
+	a.Silent = a.Silent[:min(len(a.Silent), maxSilent)]
 	return nil
 }
 

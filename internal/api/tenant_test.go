@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +44,35 @@ func marked(batch []model.Series, tenant string) []model.Series {
 	return append(marked, model.Series{Name: "only_" + tenant, Kind: model.Gauge, Time: batch[0].Time, Value: 1,
 		Labels: []model.Label{{Name: "host", Value: "shop-1"}, {Name: "of_" + tenant, Value: "x"},
 			{Name: store.TenantLabel, Value: tenant}}})
+}
+
+// markedSnapshot is a snapshot in which every container and edge names its tenant.
+func markedSnapshot(s *model.Snapshot, tenant string) *model.Snapshot {
+	all := map[*model.Container]*model.Container{}
+	mark := func(c *model.Container) *model.Container {
+		if c == nil {
+			return nil
+		}
+		if all[c] == nil {
+			one := *c
+			if c.ID != model.HostContainerID {
+				one.ID = tenant + "-" + c.ID
+			}
+			one.Name, one.Image = tenant+"-"+c.Name, tenant+"-"+c.Image
+			all[c] = &one
+		}
+		return all[c]
+	}
+	marked := *s
+	marked.Containers, marked.Edges = slices.Clone(s.Containers), slices.Clone(s.Edges)
+	for i := range marked.Containers {
+		marked.Containers[i].Container = mark(marked.Containers[i].Container)
+	}
+	for i := range marked.Edges {
+		e := &marked.Edges[i]
+		e.Client.Container, e.Server.Container = mark(e.Client.Container), mark(e.Server.Container)
+	}
+	return &marked
 }
 
 // ways are requests of the tenant mine that try to read what is theirs. All are answered.
@@ -92,7 +122,8 @@ func ways(mine, theirs string, now time.Time) (paths []string) {
 		"/api/v1/label/id/values", "/api/v1/metadata",
 		"/api/v1/query_exemplars?query=only_"+theirs, "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/buildinfo")
 	for _, path := range []string{"graph", "containers", "heatmap", "path", "changes", "graph?by=process",
-		"graph?by=host", "status"} {
+		"graph?by=host", "status",
+		"services", "hosts", "contention", "extent", "labelled", "labelled?points=5", "lines?numbers=usage.cpu_cores,host.cpu_cores"} {
 		joint := "?"
 		if strings.Contains(path, "?") {
 			joint = "&"
@@ -116,13 +147,21 @@ func readsItsOwnAlone(t *testing.T, kept keeper) {
 	start := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
 	sh := newShop(start)
 	now := start
+	frames := openKept(t, time.Now)
+	agents := map[string]map[string]*sending{"qzz": {}, "wzz": {}}
 	for i := range 16 {
 		now = start.Add(time.Duration(i) * time.Second)
 		for _, tenant := range []string{"qzz", "wzz"} {
-			if err := kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)); err != nil {
+			frames.tenant, frames.agents = tenant, agents[tenant]
+			err := errors.Join(kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)),
+				frames.send(markedSnapshot(sh.at(now), tenant)))
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
+	}
+	if err := frames.flush(); err != nil {
+		t.Fatal(err)
 	}
 	auth, err := access.NewAuthenticator(map[string][]string{"qzz": {tokenA}, "wzz": {tokenB}})
 	if err != nil {
@@ -131,7 +170,7 @@ func readsItsOwnAlone(t *testing.T, kept keeper) {
 	handlers := map[string]http.Handler{}
 	for _, tenant := range auth.Tenants() {
 		view := store.ForTenant(kept, tenant)
-		handlers[tenant] = New(view, Options{Prometheus: Prometheus(view), Now: func() time.Time { return now }})
+		handlers[tenant] = New(Options{Log: frames.log, Tenant: tenant, Prometheus: Prometheus(view), Now: func() time.Time { return now }})
 	}
 	h := access.ByTenant(auth, handlers)
 	ask := func(path, token string) (int, string) {
@@ -197,13 +236,13 @@ func TestRefusalsOfATenant(t *testing.T) {
 		"": {{What: model.RefusedRequests, Reason: "unauthorized", Count: 44, Last: at, From: "10.0.0.9"},
 			{What: model.RefusedPoints, Reason: "future", Count: 9}},
 	}
-	options := Options{Now: func() time.Time { return at },
+	options := Options{Log: nothing{}, Now: func() time.Time { return at },
 		Refusals: func(tenant string) []model.Refusal { return counted[tenant] },
 		Bounds:   func(context.Context) []model.Drop { return []model.Drop{{Name: "of-everybody", Count: 77}} }}
 	handlers := map[string]http.Handler{}
 	for _, tenant := range auth.Tenants() {
 		options.Tenant = tenant
-		handlers[tenant] = New(nothing{}, options)
+		handlers[tenant] = New(options)
 	}
 	h := access.ByTenant(auth, handlers)
 	ask := func(token string) (a statusAnswer, body string) {
@@ -236,7 +275,7 @@ func TestRefusalsOfATenant(t *testing.T) {
 	// Without tenants, everything is shown.
 	options.Tenant = ""
 	var a statusAnswer
-	get200(t, New(nothing{}, options), "/api/outsight/status", &a)
+	get200(t, New(options), "/api/outsight/status", &a)
 	if len(a.Refusals) != 2 || a.Refusals[0].Count != 44 || a.Refusals[1].Last != nil || len(a.Drops) != 1 ||
 		a.Drops[0].Name != "of-everybody" {
 		t.Errorf("got %+v, %+v", a.Refusals, a.Drops)

@@ -3,6 +3,7 @@ package api
 import (
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -16,7 +17,6 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/graph"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
 	"outsight/internal/recorder"
 	"outsight/internal/store"
 )
@@ -59,10 +59,10 @@ func TestServicesAreOfTheGraph(t *testing.T) {
 
 // What is computed from the map is computed from all of its edges, however few are shown.
 func TestAnswersAreOfAllEdges(t *testing.T) {
-	st, _, now := fill(t, 60, nil)
+	k, _, now := fill(t, 60, nil)
 	body := func(edges int, path string) string {
 		w := httptest.NewRecorder()
-		New(st, Options{Now: func() time.Time { return now }, MaxEdges: edges}).ServeHTTP(w,
+		New(Options{Log: k.log, Now: func() time.Time { return now }, MaxEdges: edges, PromQL: PromQLFull}).ServeHTTP(w,
 			httptest.NewRequest("GET", path, nil))
 		if w.Code != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
@@ -96,9 +96,9 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 // A request is among those that compute something large until its answer is encoded, however often it computes, and no
 // longer.
 func TestPlaceOfARequest(t *testing.T) {
-	st, _, now := fill(t, 60, nil)
+	k, _, now := fill(t, 60, nil)
 	busy := store.NewScheduler(store.SchedulerOptions{Slots: 1, Waiting: 1})
-	h := New(st, Options{Now: func() time.Time { return now }, Busy: busy})
+	h := New(Options{Log: k.log, Now: func() time.Time { return now }, Busy: busy})
 	for _, path := range []string{"graph", "changes", "picture", "path", "graph?by=nothing"} {
 		w := watched{ResponseRecorder: httptest.NewRecorder(), t: t, busy: busy}
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/"+path, nil))
@@ -174,13 +174,12 @@ func TestWriteJSON(t *testing.T) {
 
 // The query beside each number of a service is one that the store answers, with nearly that number.
 func TestServicesQueriesTellTheSame(t *testing.T) {
-	st, _, now := fill(t, 120, nil)
-	h := New(st, Options{Now: func() time.Time { return now }})
+	k, h, now := fillSeries(t, 120, nil)
 	var a servicesAnswer
 	get200(t, h, "/api/outsight/services?from=now-120s", &a)
 	var g graphAnswer
 	get200(t, h, "/api/outsight/graph?from=now-120s", &g)
-	results, err := st.Instant(t.Context(), strings.ReplaceAll(a.ArrivalQuery, "$window", "120s"), now)
+	results, err := k.series.Instant(t.Context(), strings.ReplaceAll(a.ArrivalQuery, "$window", "120s"), now)
 	if err != nil || len(results) != 1 || last(results[0]) < 0.9*a.ArrivalRate || last(results[0]) > 1.1*a.ArrivalRate {
 		t.Errorf("%v, %v for %s, want %v", results, err, a.ArrivalQuery, a.ArrivalRate)
 	}
@@ -203,7 +202,7 @@ func TestServicesQueriesTellTheSame(t *testing.T) {
 			}
 			query := strings.NewReplacer("$usage", g.Matches[s.Node].Usage, "$served", g.Matches[s.Node].Served,
 				"$window", "120s", "$parallel", "2").Replace(c.Query)
-			results, err := st.Instant(t.Context(), query, now)
+			results, err := k.series.Instant(t.Context(), query, now)
 			if err != nil || len(results) != 1 {
 				t.Errorf("%s: %v for %s, with %d results", c.Key, err, query, len(results))
 				continue
@@ -264,17 +263,17 @@ func TestHostsAddUp(t *testing.T) {
 
 // A host that fell silent is told with the time at which it did.
 func TestHostThatFellSilent(t *testing.T) {
-	st, sh, now := fill(t, 30, nil)
+	k, sh, now := fill(t, 30, nil)
 	for i := range 31 {
 		s := sh.at(begin.Add(time.Duration(i) * time.Second))
 		s.Host.Name = "silent"
 		if i <= 12 {
-			if err := st.AppendPart(t.Context(), otlp.Convert(s)); err != nil {
+			if err := errors.Join(k.send(s), k.flush()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	h := New(st, Options{Now: func() time.Time { return now }})
+	h := New(Options{Log: k.log, Now: func() time.Time { return now }})
 	var a hostsAnswer
 	get200(t, h, "/api/outsight/hosts?from=now-30s", &a)
 	for _, r := range a.Hosts {
@@ -306,7 +305,7 @@ func TestRecordingsHaveAnomaliesAndTheirFiles(t *testing.T) {
 			ID: "c", From: begin, To: begin.Add(80 * time.Millisecond),
 			WaitedMS: 120, Text: "stood still", Effects: []string{"gateway waited"}}}
 	}
-	h := New(nil, Options{
+	h := New(Options{
 		Now:    func() time.Time { return begin },
 		Flight: func(time.Duration) *recorder.FlightData { return &recorder.FlightData{Interval: 50 * time.Millisecond} },
 		Anomalies: func() *recorder.Anomalies {
@@ -357,8 +356,8 @@ func TestStatusTellsOfRefusedRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, _, now := fill(t, 2, nil)
-	h := New(st, Options{Now: func() time.Time { return now }, Auth: auth})
+	k, _, now := fill(t, 2, nil)
+	h := New(Options{Log: k.log, Now: func() time.Time { return now }, Auth: auth})
 	for range 3 {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/outsight/status", nil))
 	}

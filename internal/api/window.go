@@ -17,15 +17,22 @@ const (
 )
 
 // window is the time that a request asks for: from (default: 5 minutes before to) and to
-// (default: now), in whole milliseconds, as the store counts.
+// (default: now), in whole milliseconds.
 func (s *server) window(r *http.Request) (from, to time.Time, err error) {
-	return s.windowWithin(r, defaultFrom, minWindow, maxWindow)
+	return s.windowOf(r, windowBounds{defaultFrom, minWindow, maxWindow, maxQuery})
 }
 
-// windowWithin is a window of other bounds, and of another length where the request has no start.
-func (s *server) windowWithin(r *http.Request, length, least, most time.Duration) (from, to time.Time, err error) {
-	if len(r.URL.RawQuery) > maxQuery {
-		return from, to, badRequest("the query string has %d bytes, at most %d are read", len(r.URL.RawQuery), maxQuery)
+// windowBounds are how long a window is where the request has no start, the least and the greatest length, and how many
+// bytes the query string may have.
+type windowBounds struct {
+	length, least, most time.Duration
+	query               int
+}
+
+// windowOf is a window of other bounds.
+func (s *server) windowOf(r *http.Request, of windowBounds) (from, to time.Time, err error) {
+	if len(r.URL.RawQuery) > of.query {
+		return from, to, badRequest("the query string has %d bytes, at most %d are read", len(r.URL.RawQuery), of.query)
 	}
 	now := s.Now()
 	query := r.URL.Query()
@@ -35,7 +42,7 @@ func (s *server) windowWithin(r *http.Request, length, least, most time.Duration
 			return from, to, badRequest("to=%q: %w", text, err)
 		}
 	}
-	from = to.Add(-length)
+	from = to.Add(-of.length)
 	if text := query.Get("from"); text != "" {
 		if from, err = parseTime(text, now); err != nil {
 			return from, to, badRequest("from=%q: %w", text, err)
@@ -43,11 +50,11 @@ func (s *server) windowWithin(r *http.Request, length, least, most time.Duration
 	}
 	from, to = from.Truncate(time.Millisecond), to.Truncate(time.Millisecond)
 	switch d := to.Sub(from); {
-	case d < least:
+	case d < of.least:
 		return from, to, badRequest("the window from %s to %s is %s; at least %s is needed", from.Format(time.RFC3339),
-			to.Format(time.RFC3339), d, least)
-	case d > most:
-		return from, to, badRequest("the window is %s; at most %s is possible", d, most)
+			to.Format(time.RFC3339), d, of.least)
+	case d > of.most:
+		return from, to, badRequest("the window is %s; at most %s is possible", d, of.most)
 	case to.After(now.Add(time.Minute)):
 		return from, to, badRequest("to=%s lies in the future", to.Format(time.RFC3339))
 	}
@@ -73,8 +80,7 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	return inRange(time.UnixMilli(int64(math.Round(seconds * 1e3))))
 }
 
-// inRange refuses times outside of those that a store with millisecond stamps and a difference
-// in a time.Duration can hold.
+// inRange refuses times outside of those that a difference in a time.Duration can hold.
 func inRange(t time.Time) (time.Time, error) {
 	if t.Year() < 1970 || t.Year() > 2200 {
 		return t, badRequest("the year %d is out of range", t.Year())

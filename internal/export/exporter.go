@@ -18,14 +18,19 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
 
 // Options of an Exporter. Server and Spool are required.
 type Options struct {
-	// Server is the URL of the server, http or https; without a path, /v1/metrics is added.
+	// Server is the URL of the server, http or https. Without a path, frame.Path is added, or otlpPath where OTLP is set.
 	Server string
+	// OTLP sends series as OTLP to any backend, rather than frames. A Server whose path ends with otlpPath sets it.
+	OTLP bool
+	// SendEvery is the time between two frames that are sent; 0 sends all. Key frames are sent in any case.
+	SendEvery time.Duration
 	// Spool is the directory of batches that are not sent yet.
 	Spool string
 	// MaxBytes bounds it (256 MiB).
@@ -39,23 +44,28 @@ type Options struct {
 	Logger     *slog.Logger
 }
 
+// otlpPath is where a server takes OTLP.
+const otlpPath = "/v1/metrics"
+
 // DefaultMaxBytes bounds the spool where Options has no bound.
 const DefaultMaxBytes = 256 << 20
 
-// Exporter sends snapshots to a server.
+// Exporter sends to a server.
 type Exporter struct {
-	options  Options
-	url      string
-	instance string
-	spool    *Spool
-	client   *http.Client
-	encoder  *zstd.Encoder
+	options Options
+	// url is where frames go, otlpURL where series go that an older agent has left in the spool.
+	url, otlpURL string
+	instance     string
+	spool        *Spool
+	client       *http.Client
+	encoder      *zstd.Encoder
 	// written wakes Run up.
 	written chan struct{}
 	number  uint64
 	buffer  []byte
+	frames  frames
 	counts  struct {
-		batches, samples, sent, retries, refused, rejected, unwritten atomic.Uint64
+		batches, samples, sent, retries, refused, rejected, unwritten, keyless atomic.Uint64
 		// bytes written to connections, TLS and headers included.
 		bytes atomic.Uint64
 	}
@@ -82,7 +92,12 @@ func Open(o Options) (*Exporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Exporter{options: o, url: address, written: make(chan struct{}, 1)}
+	o.OTLP = o.OTLP || strings.HasSuffix(address.Path, otlpPath)
+	e := &Exporter{options: o, written: make(chan struct{}, 1)}
+	e.url, e.otlpURL = at(address, frame.Path), at(address, otlpPath)
+	if o.OTLP {
+		e.url = e.otlpURL
+	}
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, fmt.Errorf("naming this instance of the agent: %w", err)
@@ -112,30 +127,41 @@ func Open(o Options) (*Exporter, error) {
 // ErrServer means that Options.Server is no valid URL.
 var ErrServer = errors.New("not the URL of a server")
 
-func parseServer(server string) (string, error) {
+func parseServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", fmt.Errorf("%w: %q, want http://HOST:PORT or https://HOST:PORT", ErrServer, server)
+		return nil, fmt.Errorf("%w: %q, want http://HOST:PORT or https://HOST:PORT", ErrServer, server)
 	}
-	if strings.Trim(u.Path, "/") == "" {
-		u.Path = "/v1/metrics"
-	}
-	return u.String(), nil
+	return u, nil
 }
 
-// Consume implements agent.Sink: it writes a snapshot to the spool, as a batch.
-func (e *Exporter) Consume(_ context.Context, s *model.Snapshot) error {
+// at is the URL of a path of a server; one that has a path already stays.
+func at(server *url.URL, path string) string {
+	u := *server
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = path
+	}
+	return u.String()
+}
+
+// ConsumeRows implements agent.RowSink: it writes series to the spool, as a batch of OTLP.
+func (e *Exporter) ConsumeRows(_ context.Context, s *model.Snapshot) error {
 	return e.Put(otlp.Convert(s))
 }
 
-// Put writes a batch to the spool: all series that the host has at one time. It must not be called concurrently.
+// Put writes a batch of OTLP to the spool: all series that the host has at one time. It must not be called concurrently.
 func (e *Exporter) Put(series []model.Series) error {
 	e.buffer = otlp.Encode(e.buffer[:0], series)
+	return e.write(uint64(len(series)), e.encoder.EncodeAll(e.buffer, nil))
+}
+
+// write writes a batch to the spool.
+func (e *Exporter) write(samples uint64, data []byte) error {
 	e.number++
 	b := Batch{
 		Name:    fmt.Sprintf("%s/%0*d", e.instance, otlp.BatchNumberDigits, e.number),
-		Samples: uint64(len(series)),
-		Data:    e.encoder.EncodeAll(e.buffer, nil),
+		Samples: samples,
+		Data:    data,
 	}
 	if err := e.spool.Put(b); err != nil {
 		e.counts.unwritten.Add(1)

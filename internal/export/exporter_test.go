@@ -206,18 +206,23 @@ func TestServerAway(t *testing.T) {
 }
 
 func TestServerURL(t *testing.T) {
-	f := func(in, want string) {
+	f := func(in, want string, otlp bool) {
 		t.Helper()
-		got, err := parseServer(in)
-		if got != want || (want == "") != errors.Is(err, ErrServer) {
-			t.Errorf("%q: got %q, %v", in, got, err)
+		e, err := Open(Options{Server: in, Spool: t.TempDir(), OTLP: otlp})
+		if (want == "") != errors.Is(err, ErrServer) || want != "" && (err != nil || e.url != want) {
+			t.Errorf("%q: got %+v, %v", in, e, err)
+		}
+		if err == nil {
+			e.Close()
 		}
 	}
-	f("http://h:4318", "http://h:4318/v1/metrics")
-	f("https://h/", "https://h/v1/metrics")
-	f("https://h/otlp/v1/metrics", "https://h/otlp/v1/metrics")
-	f("h:4318", "")
-	f("grpc://h:4317", "")
-	f("http://", "")
-	f("://", "")
+	f("http://h:4318", "http://h:4318/v1/frames", false)
+	f("https://h/", "https://h/v1/frames", false)
+	f("https://h/", "https://h/v1/metrics", true)
+	f("https://h/outsight/frames", "https://h/outsight/frames", false)
+	f("https://h/otlp/v1/metrics", "https://h/otlp/v1/metrics", false) // as before there were frames
+	f("h:4318", "", false)
+	f("grpc://h:4317", "", false)
+	f("http://", "", false)
+	f("://", "", false)
 }

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"outsight/internal/frame"
 	"outsight/internal/otlp"
 )
 
@@ -47,6 +48,13 @@ func (e *Exporter) Run(ctx context.Context) error {
 			}
 			continue
 		}
+		if e.useless(&b) {
+			e.counts.keyless.Add(1)
+			if err := e.spool.Sent(position); err != nil {
+				e.setError(err)
+			}
+			continue
+		}
 		working, cancel := withDrainTime(ctx)
 		after, err := e.send(working, b)
 		cancel()
@@ -54,10 +62,12 @@ func (e *Exporter) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			e.counts.sent.Add(1)
+			e.passed(&b, true)
 			backoff = firstBackoff
 		case errors.As(err, &refused):
 			// Permanent: a retry would be refused again, and hold up later batches.
 			e.counts.refused.Add(1)
+			e.passed(&b, false)
 		default:
 			e.setError(err)
 			e.counts.retries.Add(1)
@@ -99,12 +109,20 @@ type refusedError struct{ error }
 
 // send sends one batch. After any error but a refusedError it has to be sent again, and not earlier than after.
 func (e *Exporter) send(ctx context.Context, b Batch) (after time.Duration, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(b.Data))
+	url, isFrame := e.otlpURL, isFrame(b.Data)
+	if isFrame {
+		url = e.url
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b.Data))
 	if err != nil {
 		return 0, fmt.Errorf("sending a batch: %w", err)
 	}
-	r.Header.Set("Content-Type", "application/x-protobuf")
-	r.Header.Set("Content-Encoding", "zstd")
+	if isFrame {
+		r.Header.Set("Content-Type", frame.ContentType)
+	} else {
+		r.Header.Set("Content-Type", "application/x-protobuf")
+		r.Header.Set("Content-Encoding", "zstd")
+	}
 	r.Header.Set("User-Agent", "outsight-agent")
 	r.Header.Set(otlp.BatchHeader, b.Name)
 	if e.options.Tenant != "" {
@@ -127,13 +145,16 @@ func (e *Exporter) send(ctx context.Context, b Batch) (after time.Duration, err 
 
 func (e *Exporter) checkResponse(answer *http.Response, body []byte) (after time.Duration, err error) {
 	if answer.StatusCode == http.StatusOK {
+		if answer.Header.Get(frame.WantKeyHeader) == "1" {
+			e.frames.wanted.Store(true)
+		}
 		if n, why := parsePartialSuccess(body); n > 0 {
 			e.counts.rejected.Add(n)
 			e.options.Logger.Debug("the server rejected some samples", "samples", n, "why", why)
 		}
 		return 0, nil
 	}
-	err = fmt.Errorf("the server at %s answers %s%s", e.url, answer.Status, statusMessage(body))
+	err = fmt.Errorf("the server at %s answers %s%s", answer.Request.URL, answer.Status, statusMessage(body))
 	switch answer.StatusCode {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity:

@@ -30,5 +30,5 @@ func (c countedConn) Write(b []byte) (int, error) {
 
 // Sent implements agent.Sender.
 func (e *Exporter) Sent() []model.SentBytes {
-	return []model.SentBytes{{To: "otlp", Bytes: e.counts.bytes.Load()}}
+	return []model.SentBytes{{To: e.to(), Bytes: e.counts.bytes.Load()}}
 }

@@ -42,7 +42,7 @@ func TestSentIsWhatTheServerReceives(t *testing.T) {
 		server := httptest.NewUnstartedServer(r)
 		in := &hearing{Listener: server.Listener}
 		server.Listener = in
-		o := Options{}
+		o := Options{OTLP: true}
 		if secure {
 			server.EnableHTTP2 = true
 			server.StartTLS()

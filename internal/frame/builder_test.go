@@ -147,3 +147,52 @@ func TestMeanAndHighest(t *testing.T) {
 		}
 	}
 }
+
+// TestForceKey: a key frame out of turn is told completely, with texts of its own, and rows go on.
+func TestForceKey(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
+	b, w := NewBuilder(start), newShop(3, 5)
+	var frames []*Frame
+	for second := range 4 {
+		if second == 2 {
+			b.ForceKey()
+		}
+		frames = append(frames, b.Build(w.at(start, second)))
+	}
+	for i, want := range []uint64{1, 1, 3, 3} {
+		if frames[i].Key != want {
+			t.Errorf("frame %d is told as changes of %d, want %d", i+1, frames[i].Key, want)
+		}
+	}
+	for second, f := range frames {
+		whole, err := Decode(Encode(nil, f, frames[f.Key-1]), frames[f.Key-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row := range whole.Tables[Containers].IDs {
+			if got, want := whole.Text(Containers, ContainerName, row), w.containers[row].Name; got != want {
+				t.Errorf("second %d: row %d is %q, want %q", second, row, got, want)
+			}
+		}
+		if got := whole.Tables[Edges].Histograms[Histogram(Edges, "latency")].At(4); got == nil ||
+			got.Count != 40*uint64(second+1) {
+			t.Errorf("second %d: the last edge has %+v", second, got)
+		}
+	}
+}
+
+// TestSumIsFixed: what becomes known of a row soon after its begin decides which row sums it; what changes later does
+// not, for frames that name the sum may be kept by then.
+func TestSumIsFixed(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	b := NewBuilder(start)
+	at := func(second int, name string) uint64 {
+		f := b.Build(&model.Snapshot{Time: start.Add(time.Duration(second) * time.Second),
+			Containers: []model.ContainerSample{{Container: &model.Container{ID: "a", Name: name}}}})
+		return f.Tables[Containers].Attribute(Sum, 0)
+	}
+	unnamed, named, later := at(0, ""), at(3, "web"), at(60, "other")
+	if unnamed == named || later != named {
+		t.Errorf("the rows of the sums are %d, %d and %d", unnamed, named, later)
+	}
+}

@@ -15,6 +15,7 @@ func benchmarkSizes(b *testing.B, run func(b *testing.B, key, f *Frame)) {
 		key, f := sampleFrames(50, edges, 1)
 		b.Run(fmt.Sprintf("edges=%d", edges), func(b *testing.B) {
 			b.ReportAllocs()
+			defer reportCPU(b)()
 			run(b, key, f)
 		})
 	}

@@ -14,7 +14,7 @@ func (d *parser) readHistograms(to, old *Histograms, part []byte, s *tableSectio
 		m.same = nil
 	}
 	row := 0
-	for len(r.b) > 0 {
+	for r.left() > 0 {
 		skip, n := r.count(s.rows), r.count(s.rows)
 		if r.failed || row+skip+n > s.rows {
 			d.fail("a run of %d histograms", n)
@@ -105,58 +105,77 @@ func (m *merger) change(row int, r *reader) {
 		m.to.Overflow[row] += r.uvarint()
 	}
 	m.to.SumNS[row] += r.uvarint()
-	next := int64(minBucket)
-	at, bucket, count := m.at, m.to.Bucket, m.to.Count
-	for changes := head >> 2; changes > 0; changes-- {
-		skip, gained := r.uvarint(), r.uvarint()
-		if r.failed || skip > maxBucket-minBucket || next+int64(skip) > maxBucket {
+	next := uint64(0) // buckets above minBucket
+	for runs := head >> 2; runs > 0; runs-- {
+		skip, n := r.uvarint(), r.uvarint()
+		const all = maxBucket - minBucket + 1
+		if next += skip; r.failed || skip > all || n > all || next+n > all || n > uint64(r.left()) {
 			m.failed = true
 			return
 		}
-		b := int32(next + int64(skip))
-		next = int64(b) + 1
+		first := int32(next) + minBucket
 		kept := 0
-		for kept < len(index) && index[kept] < b {
+		for kept < len(index) && index[kept] < first {
 			kept++
 		}
-		if at+kept >= len(bucket) {
-			// There must be room for what is kept and for this one, unless this one goes.
-			if at+kept > len(bucket) {
-				m.failed = true
-				return
-			}
-		}
-		copy(bucket[at:], index[:kept])
-		copy(count[at:], counts[:kept])
-		at += kept
+		m.copy(index[:kept], counts[:kept])
+		kept += m.run(first, int(n), index[kept:], counts[kept:], r)
 		index, counts = index[kept:], counts[kept:]
-		if len(index) > 0 && index[0] == b {
-			gained += counts[0]
-			index, counts = index[1:], counts[1:]
-		}
-		if gained == 0 {
-			continue
-		}
-		if at == len(bucket) {
-			m.failed = true
+		if next += n; m.failed {
 			return
 		}
-		bucket[at], count[at] = b, gained
-		at++
 	}
-	if at+len(index) > len(bucket) {
-		m.failed = true
-		return
-	}
-	copy(bucket[at:], index)
-	copy(count[at:], counts)
-	m.at = at + len(index)
+	m.copy(index, counts)
 	m.to.End[row] = uint32(m.at)
 }
 
-// readTotal reads how many buckets a column has, all rows together: a new one takes two bytes.
+// copy keeps buckets as they are.
+func (m *merger) copy(index []int32, counts []uint64) {
+	if len(index) > len(m.to.Bucket)-m.at {
+		m.failed = true
+		return
+	}
+	copy(m.to.Bucket[m.at:], index)
+	copy(m.to.Count[m.at:], counts)
+	m.at += len(index)
+}
+
+// run reads what n buckets gained. It answers how many of those of the key frame are among them.
+func (m *merger) run(first int32, n int, index []int32, counts []uint64, r *reader) (used int) {
+	b, from, at := r.b, r.at, m.at
+	bucket := m.to.Bucket
+	count := m.to.Count[:len(bucket)]
+	for i := range int32(n) {
+		var v uint64
+		if from < len(b) && b[from] < 0x80 {
+			v = uint64(b[from])
+			from++
+		} else {
+			r.at = from
+			v = r.long()
+			from = r.at
+		}
+		if used < len(index) && index[used] == first+i {
+			v += counts[used]
+			used++
+		}
+		if v == 0 {
+			continue
+		}
+		if at >= len(bucket) {
+			m.failed = true
+			return used
+		}
+		bucket[at], count[at] = first+i, v
+		at++
+	}
+	r.at, m.at = from, at
+	return used
+}
+
+// readTotal reads how many buckets a column has, all rows together: a new one takes a byte or more.
 func readTotal(old *Histograms, part []byte) (total int, rest reader, ok bool) {
-	rest = reader{b: part[1:]}
-	total = rest.count(len(old.Bucket) + len(part)/2)
+	rest = reader{b: part, at: 1}
+	total = rest.count(len(old.Bucket) + len(part))
 	return total, rest, !rest.failed
 }

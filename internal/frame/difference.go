@@ -1,6 +1,10 @@
 package frame
 
-import "outsight/internal/model"
+import (
+	"slices"
+
+	"outsight/internal/model"
+)
 
 // Difference says what the rows of one table gained between two frames of an epoch.
 type Difference struct {
@@ -158,8 +162,8 @@ func (d *Difference) HasRemoved(row int) bool { return d.removed[int32(row)] != 
 // Durations is a histogram in dense form, to which the gains of rows are added. The zero value is empty.
 type Durations struct {
 	Count, SumNS, Zero, Overflow uint64
-	// First and Last are the lowest and the highest bucket that is not empty, of those from model.MinBucket to
-	// model.MaxBucket; Last is less than First where there is none.
+	// First and Last bound the buckets that are not empty, of those from model.MinBucket to model.MaxBucket; Last is less
+	// than First where there is none.
 	First, Last int32
 	some        bool
 	buckets     [model.MaxBucket - model.MinBucket + 1]uint64
@@ -178,12 +182,66 @@ func (h *Durations) Reset() {
 
 func (h *Durations) add(bucket int32, n uint64) {
 	bucket = min(max(bucket, model.MinBucket), model.MaxBucket)
-	if !h.some {
-		h.First, h.Last, h.some = bucket, bucket, true
-	}
-	h.First, h.Last = min(h.First, bucket), max(h.Last, bucket)
+	h.widen(bucket, bucket)
 	h.buckets[bucket-model.MinBucket] += n
 	h.Count += n
+}
+
+// widen makes the bounds at least these.
+func (h *Durations) widen(first, last int32) {
+	if !h.some {
+		h.First, h.Last, h.some = first, last, true
+		return
+	}
+	h.First, h.Last = min(h.First, first), max(h.Last, last)
+}
+
+// addSparse adds the counts of buckets less what they were before.
+func (h *Durations) addSparse(index []int32, count []uint64, wasIndex []int32, wasCount []uint64) {
+	if len(index) == 0 {
+		return
+	}
+	if index[0] < model.MinBucket || index[len(index)-1] > model.MaxBucket {
+		for i, n := range count { // it is none of the registry's
+			if k, ok := slices.BinarySearch(wasIndex, index[i]); ok {
+				n = less(n, wasCount[k])
+			}
+			if n > 0 {
+				h.add(index[i], n)
+			}
+		}
+		return
+	}
+	sum, same := uint64(0), 0
+	count = count[:len(index)]
+	if len(wasIndex) == len(index) { // mostly the buckets are those of before
+		wasCount = wasCount[:len(index)]
+		for same < len(index) && wasIndex[same] == index[same] {
+			n := count[same] - wasCount[same]
+			if wasCount[same] > count[same] {
+				n = 0
+			}
+			h.buckets[index[same]-model.MinBucket] += n
+			sum += n
+			same++
+		}
+	}
+	for i, k := same, same; i < len(index); i++ {
+		n := count[i]
+		for k < len(wasIndex) && wasIndex[k] < index[i] {
+			k++
+		}
+		if k < len(wasIndex) && wasIndex[k] == index[i] {
+			n = less(n, wasCount[k])
+			k++
+		}
+		h.buckets[index[i]-model.MinBucket] += n
+		sum += n
+	}
+	if sum > 0 {
+		h.widen(index[0], index[len(index)-1])
+		h.Count += sum
+	}
 }
 
 // Gained reports whether a histogram of a row of After has other counts than before.
@@ -221,22 +279,9 @@ func (d *Difference) AddHistogram(to *Durations, column, row int) {
 		was := &d.Before.Histograms[column]
 		wasIndex, wasCount := was.Buckets(int(before))
 		sum, zero, overflow = less(sum, was.SumNS[before]), less(zero, was.Zero[before]), less(overflow, was.Overflow[before])
-		for k, i := 0, 0; i < len(index); i++ {
-			n := count[i]
-			for k < len(wasIndex) && wasIndex[k] < index[i] {
-				k++
-			}
-			if k < len(wasIndex) && wasIndex[k] == index[i] {
-				n = less(n, wasCount[k])
-			}
-			if n != 0 {
-				to.add(index[i], n)
-			}
-		}
+		to.addSparse(index, count, wasIndex, wasCount)
 	} else {
-		for i, n := range count {
-			to.add(index[i], n)
-		}
+		to.addSparse(index, count, nil, nil)
 	}
 	to.SumNS, to.Zero, to.Overflow = to.SumNS+sum, to.Zero+zero, to.Overflow+overflow
 	to.Count += zero + overflow

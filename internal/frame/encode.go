@@ -15,33 +15,40 @@ func Encode(dst []byte, f, key *Frame) []byte {
 	} else if key == nil || key.Number != f.Key || key.Epoch != f.Epoch || len(key.Strings) > len(f.Strings) {
 		panic("BUG: the key frame is another one")
 	}
+	added, old := f.Strings, []Table(nil)
+	e := encoded{}
+	if key != nil {
+		added, old = added[len(key.Strings):], key.Tables[:]
+	} else {
+		e.blocks[schemaBlock] = ownSchema().block
+	}
+	return encode(dst, &f.Header, &e, added, f.Tables[:], old, Schema[:])
+}
+
+// encode encodes tables that have what schema says. old are those of the key frame, none for a key frame.
+func encode(dst []byte, h *Header, e *encoded, added []string, tables, old []Table, schema []TableInfo) []byte {
 	w := writers.Get().(*writer)
 	defer writers.Put(w)
-	var blocks [numBlocks]block
-	if key == nil {
-		blocks[schemaBlock] = ownSchema().block
-	}
-	w.raw = w.raw[:0]
-	w.strings(f, key)
-	w.tables(f, key, mainBlock)
+	w.raw, w.apart = w.raw[:0], w.apart[:0]
+	w.strings(added)
+	w.tables(tables, old, schema)
 	w.compressed = compress(w.compressed[:0], w.raw)
-	size, length := len(w.raw), len(w.compressed)
-	w.raw = w.raw[:0]
-	if w.tables(f, key, labelledBlock) {
-		w.compressed = compress(w.compressed, w.raw)
-		blocks[labelledBlock] = block{w.compressed[length:], len(w.raw)}
+	e.blocks[mainBlock], e.apart = block{w.compressed, len(w.raw)}, w.apart
+	dst = appendHeader(dst, h, e)
+	for i := range e.blocks {
+		dst = append(dst, e.blocks[i].compressed...)
 	}
-	blocks[mainBlock] = block{w.compressed[:length], size}
-	dst = appendHeader(dst, &f.Header, &blocks)
-	for i := range blocks {
-		dst = append(dst, blocks[i].compressed...)
-	}
-	return dst
+	return append(dst, e.apart...)
 }
+
+// apartFrom is the length from which on a section is compressed by itself.
+const apartFrom = 512
 
 // writer has the memory of an Encode.
 type writer struct {
 	raw, compressed []byte
+	// apart are the sections that are compressed by themselves.
+	apart []byte
 	// table is the section of a table, part that of a column in it.
 	table, part []byte
 	// same are the rows that are in the key frame too, at once where they lie in the same order behind each other.
@@ -51,6 +58,7 @@ type writer struct {
 	// base are the values of the key frame in the order of the rows, values those of the frame without what is missing.
 	base, values []uint64
 	bits         []uint64
+	gains        []gain
 }
 
 // segment says that n rows from to on are those of the key frame from from on.
@@ -60,11 +68,7 @@ var writers = sync.Pool{New: func() any { return &writer{} }}
 
 var emptyTable Table
 
-func (w *writer) strings(f, key *Frame) {
-	added := f.Strings
-	if key != nil {
-		added = added[len(key.Strings):]
-	}
+func (w *writer) strings(added []string) {
 	w.raw = binary.AppendUvarint(w.raw, uint64(len(added)))
 	for _, s := range added {
 		w.raw = binary.AppendUvarint(w.raw, uint64(len(s)))
@@ -74,26 +78,35 @@ func (w *writer) strings(f, key *Frame) {
 	}
 }
 
-// tables appends the tables of a block, each with its length in front. It reports whether there was something to tell.
-func (w *writer) tables(f, key *Frame, block int) (some bool) {
-	for t := range f.Tables {
-		if blockOf(TableID(t)) != block {
-			continue
-		}
-		old := &emptyTable
-		if key != nil {
-			old = &key.Tables[t]
+// tables appends all tables, each with its length in front.
+func (w *writer) tables(tables, old []Table, schema []TableInfo) {
+	for t := range tables {
+		was := &emptyTable
+		if len(old) > 0 {
+			was = &old[t]
 		}
 		w.table = w.table[:0]
-		if w.writeTable(&f.Tables[t], old, &Schema[t]) {
-			some = true
-		} else {
-			w.table = w.table[:0] // as in the key frame
+		apart := len(w.apart)
+		if !w.writeTable(&tables[t], was, &schema[t]) {
+			w.table, w.apart = w.table[:0], w.apart[:apart] // as in the key frame
 		}
 		w.raw = binary.AppendUvarint(w.raw, uint64(len(w.table)))
 		w.raw = append(w.raw, w.table...)
 	}
-	return some
+}
+
+// endSection appends a section to the table, or puts it where large ones are.
+func (w *writer) endSection() {
+	if len(w.part) < apartFrom {
+		w.table = binary.AppendUvarint(w.table, uint64(len(w.part))<<1)
+		w.table = append(w.table, w.part...)
+		return
+	}
+	begin := len(w.apart)
+	w.apart = compress(w.apart, w.part)
+	w.table = binary.AppendUvarint(w.table, uint64(len(w.part))<<1|1)
+	w.table = binary.AppendUvarint(w.table, uint64(begin))
+	w.table = binary.AppendUvarint(w.table, uint64(len(w.apart)-begin))
 }
 
 // writeTable reports whether the table is another one than that of the key frame.
@@ -106,8 +119,7 @@ func (w *writer) writeTable(now, old *Table, info *TableInfo) (changed bool) {
 		} else {
 			w.part = w.part[:0]
 		}
-		w.table = binary.AppendUvarint(w.table, uint64(len(w.part)))
-		w.table = append(w.table, w.part...)
+		w.endSection()
 	}
 	for a := range info.Attributes {
 		w.part = w.part[:0]
@@ -312,113 +324,4 @@ func gatherBits(bits, old []uint64, same []segment) {
 			bits[to>>6] |= old[from>>6] >> (from & 63) & 1 << (to & 63)
 		}
 	}
-}
-
-func (w *writer) writeHistograms(now, old *Histograms) (some bool) {
-	if len(now.End) == 0 {
-		w.part = append(w.part, 0)
-		return len(old.End) > 0
-	}
-	total := 0
-	for _, n := range now.Count {
-		if n != 0 {
-			total++
-		}
-	}
-	w.part = append(w.part, hasValues)
-	w.part = binary.AppendUvarint(w.part, uint64(total))
-	some = len(old.End) == 0 || !w.identical
-	at := 0
-	same, begin, count := w.same, 0, 0
-	for row := range w.rows {
-		was := -1
-		if len(old.End) > 0 {
-			for len(same) > 0 && same[0].to+same[0].n <= row {
-				same = same[1:]
-			}
-			if len(same) > 0 && same[0].to <= row {
-				was = same[0].from + row - same[0].to
-			}
-		}
-		if equalHistograms(now, old, row, was) {
-			continue
-		}
-		if some = true; count == 0 || row != at {
-			w.endRun(begin, count)
-			w.part = binary.AppendUvarint(w.part, uint64(row-at))
-			begin, count = len(w.part), 0
-		}
-		w.writeHistogram(now, old, row, was)
-		at = row + 1
-		count++
-	}
-	w.endRun(begin, count)
-	return some
-}
-
-// endRun puts the number of rows of a run in front of them.
-func (w *writer) endRun(begin, count int) {
-	if count > 0 {
-		var number [binary.MaxVarintLen64]byte
-		w.part = slices.Insert(w.part, begin, number[:binary.PutUvarint(number[:], uint64(count))]...)
-	}
-}
-
-func equalHistograms(now, old *Histograms, row, was int) bool {
-	index, counts := now.Buckets(row)
-	if was < 0 {
-		return now.SumNS[row]|now.Zero[row]|now.Overflow[row] == 0 && len(index) == 0
-	}
-	oldIndex, oldCounts := old.Buckets(was)
-	return now.SumNS[row] == old.SumNS[was] && now.Zero[row] == old.Zero[was] && now.Overflow[row] == old.Overflow[was] &&
-		slices.Equal(index, oldIndex) && slices.Equal(counts, oldCounts)
-}
-
-func (w *writer) writeHistogram(now, old *Histograms, row, was int) {
-	zero, overflow, sum := now.Zero[row], now.Overflow[row], now.SumNS[row]
-	index, counts := now.Buckets(row)
-	var oldIndex []int32
-	var oldCounts []uint64
-	if was >= 0 {
-		zero, overflow, sum = zero-old.Zero[was], overflow-old.Overflow[was], sum-old.SumNS[was]
-		oldIndex, oldCounts = old.Buckets(was)
-	}
-	begin, changes := len(w.part), 0
-	if zero != 0 {
-		w.part = binary.AppendUvarint(w.part, zero)
-	}
-	if overflow != 0 {
-		w.part = binary.AppendUvarint(w.part, overflow)
-	}
-	w.part = binary.AppendUvarint(w.part, sum)
-	next := int32(minBucket)
-	for len(index)+len(oldIndex) > 0 {
-		var at int32
-		var gained uint64
-		take := len(oldIndex) == 0 || len(index) > 0 && index[0] <= oldIndex[0]
-		leave := len(index) == 0 || len(oldIndex) > 0 && oldIndex[0] <= index[0]
-		if take {
-			at, gained = index[0], counts[0]
-			index, counts = index[1:], counts[1:]
-		}
-		if leave {
-			at, gained = oldIndex[0], gained-oldCounts[0]
-			oldIndex, oldCounts = oldIndex[1:], oldCounts[1:]
-		}
-		if gained != 0 {
-			w.part = binary.AppendUvarint(w.part, uint64(at-next))
-			w.part = binary.AppendUvarint(w.part, gained)
-			next = at + 1
-			changes++
-		}
-	}
-	head := uint64(changes) << 2
-	if zero != 0 {
-		head |= 1
-	}
-	if overflow != 0 {
-		head |= 2
-	}
-	var number [binary.MaxVarintLen64]byte
-	w.part = slices.Insert(w.part, begin, number[:binary.PutUvarint(number[:], head)]...)
 }

@@ -39,6 +39,13 @@ type Header struct {
 // IsKey reports whether the frame is told completely.
 func (h *Header) IsKey() bool { return h.Key == h.Number }
 
+// AsKey is the frame as a key frame: one that needs no other to be read.
+func (f *Frame) AsKey() *Frame {
+	whole := *f
+	whole.Key = whole.Number
+	return &whole
+}
+
 // Table has the rows of one kind of entity.
 type Table struct {
 	// IDs are the numbers of the rows, ascending. They are stable in an epoch, and not used again; 0 is none.

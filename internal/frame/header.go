@@ -21,7 +21,7 @@ const Version = 1
 const (
 	// MaxHost is the greatest length of a host's name, in bytes.
 	MaxHost = 255
-	// MaxBlock is the greatest length of a block before it was compressed, in bytes.
+	// MaxBlock is the greatest length of what a frame has before it was compressed, in bytes.
 	MaxBlock = 32 << 20
 	// MaxRows is the greatest number of rows of a table, MaxStrings that of texts.
 	MaxRows    = 1 << 20
@@ -35,14 +35,14 @@ const (
 const (
 	magic = "OSFR"
 	// fixedHeader is the length of a header without the host's name.
-	fixedHeader = 80
+	fixedHeader = 76
 )
 
-// The blocks of a frame: each is compressed by itself, so that a reader may leave one out.
+// The blocks of a frame. Behind them are the sections that are compressed by themselves, so that a reader may leave one
+// out.
 const (
 	schemaBlock = iota // in key frames alone
-	mainBlock          // texts, and all tables but labelled
-	labelledBlock
+	mainBlock
 	numBlocks
 )
 
@@ -51,6 +51,13 @@ type block struct {
 	compressed []byte
 	// size before it was compressed; 0 is a block that is not there.
 	size int
+}
+
+// encoded are the parts of an encoded frame.
+type encoded struct {
+	blocks [numBlocks]block
+	// apart are the sections behind the blocks.
+	apart []byte
 }
 
 func malformed(format string, args ...any) error {
@@ -64,12 +71,12 @@ func DecodeHeader(data []byte) (Header, error) {
 	return h, err
 }
 
-func decodeHeader(data []byte) (h Header, blocks [numBlocks]block, err error) {
+func decodeHeader(data []byte) (h Header, e encoded, err error) {
 	if len(data) < fixedHeader || string(data[:4]) != magic {
-		return h, blocks, malformed("no header")
+		return h, e, malformed("no header")
 	}
 	if data[4] != Version {
-		return h, blocks, malformed("version %d, this program reads %d", data[4], Version)
+		return h, e, malformed("version %d, this program reads %d", data[4], Version)
 	}
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(data[at:]) }
 	host := int(binary.LittleEndian.Uint16(data[6:]))
@@ -77,37 +84,38 @@ func decodeHeader(data []byte) (h Header, blocks [numBlocks]block, err error) {
 	now, clockError := u64(40), u64(48)
 	switch {
 	case data[5] != 0:
-		return h, blocks, malformed("unknown flags %#x", data[5])
+		return h, e, malformed("unknown flags %#x", data[5])
 	case host > MaxHost || len(data) < fixedHeader+host:
-		return h, blocks, malformed("a host's name of %d bytes", host)
+		return h, e, malformed("a host's name of %d bytes", host)
 	case h.Key == 0 || h.Key > h.Number:
-		return h, blocks, malformed("number %d, key %d", h.Number, h.Key)
+		return h, e, malformed("number %d, key %d", h.Number, h.Key)
 	case h.Epoch > math.MaxInt64 || h.Boot > maxMillis/1000 || now > math.MaxInt64 || clockError > math.MaxInt64:
-		return h, blocks, malformed("a time that is out of range")
+		return h, e, malformed("a time that is out of range")
 	}
 	h.Time, h.ClockError = time.Unix(0, int64(now)).UTC(), time.Duration(clockError)
 	rest := data[fixedHeader:]
 	h.Host, rest = string(rest[:host]), rest[host:]
-	for i := range blocks {
+	for i := range e.blocks {
 		length := binary.LittleEndian.Uint32(data[56+8*i:])
 		size := binary.LittleEndian.Uint32(data[60+8*i:])
 		if size > MaxBlock || uint64(length) > uint64(len(rest)) || length == 0 != (size == 0) {
-			return h, blocks, malformed("block %d of %d bytes, %d uncompressed, where %d are left", i, length, size, len(rest))
+			return h, e, malformed("block %d of %d bytes, %d uncompressed, where %d are left", i, length, size, len(rest))
 		}
-		blocks[i] = block{rest[:length], int(size)}
+		e.blocks[i] = block{rest[:length], int(size)}
 		rest = rest[length:]
 	}
-	if len(rest) > 0 {
-		return h, blocks, malformed("%d bytes behind its end", len(rest))
+	if apart := binary.LittleEndian.Uint32(data[72:]); uint64(apart) != uint64(len(rest)) {
+		return h, e, malformed("%d bytes behind its blocks, not %d", len(rest), apart)
 	}
-	if h.IsKey() != (blocks[schemaBlock].size > 0) {
-		return h, blocks, malformed("only key frames have a schema")
+	e.apart = rest
+	if h.IsKey() != (e.blocks[schemaBlock].size > 0) {
+		return h, e, malformed("only key frames have a schema")
 	}
-	return h, blocks, nil
+	return h, e, nil
 }
 
-// appendHeader appends the header of a frame whose blocks follow in this order.
-func appendHeader(dst []byte, h *Header, blocks *[numBlocks]block) []byte {
+// appendHeader appends the header of a frame. Its blocks and the sections behind them follow in this order.
+func appendHeader(dst []byte, h *Header, e *encoded) []byte {
 	if len(h.Host) > MaxHost {
 		panic("BUG: a host's name is longer than MaxHost")
 	}
@@ -118,9 +126,10 @@ func appendHeader(dst []byte, h *Header, blocks *[numBlocks]block) []byte {
 	for _, n := range [...]uint64{h.Epoch, h.Boot, h.Number, h.Key, uint64(h.Time.UnixNano()), uint64(h.ClockError)} {
 		dst = le.AppendUint64(dst, n)
 	}
-	for i := range blocks {
-		dst = le.AppendUint32(dst, uint32(len(blocks[i].compressed)))
-		dst = le.AppendUint32(dst, uint32(blocks[i].size))
+	for i := range e.blocks {
+		dst = le.AppendUint32(dst, uint32(len(e.blocks[i].compressed)))
+		dst = le.AppendUint32(dst, uint32(e.blocks[i].size))
 	}
+	dst = le.AppendUint32(dst, uint32(len(e.apart)))
 	return append(dst, h.Host...)
 }

@@ -46,62 +46,77 @@ type plannedLabelled struct {
 }
 
 func (b *Builder) planLabelled(s *model.Snapshot, containers *plannedContainers) *plannedLabelled {
-	p := &plannedLabelled{planned: b.plan(Labelled)}
-	for _, sample := range containers.samples {
-		readLabelled(p, model.ContainerRows, sample, Containers, containers.rows[sample.Container.ID])
+	p := &plannedLabelled{planned: b.plan(Labelled), all: b.spareLabelled[:0]}
+	for i, sample := range containers.samples {
+		readLabelled(p, containerSeries, sample, Containers, b.containers.now[i].id)
 	}
-	readLabelled(p, model.HostRows, s, Hosts, 1)
-	// Two series with the same labels are one: counters are added up, of gauges the first stays.
-	at := make(map[labelledKey]int, len(p.all))
-	unique := p.all[:0]
-	for _, one := range p.all {
-		if i, twice := at[one.labelledKey]; twice {
-			if one.kind == model.Counter {
-				unique[i].value += one.value
-			}
-			continue
-		}
-		at[one.labelledKey] = len(unique)
-		unique = append(unique, one)
-	}
-	p.all = unique
-	for i := range p.all {
-		p.live(p.all[i].labelledKey, i)
-	}
+	readLabelled(p, hostSeries, s, Hosts, 1)
+	b.spareLabelled = p.all
 	return p
 }
 
-func readLabelled[T any](p *plannedLabelled, rows []model.Row[T], of *T, table TableID, owner uint32) {
+// seriesRow is a row of the registry with series that are known when they are read.
+type seriesRow[T any] struct {
+	*model.Row[T]
+	metric model.Metric
+	per    float64
+}
+
+var (
+	containerSeries = seriesRows(model.ContainerRows, model.OfContainer)
+	hostSeries      = seriesRows(model.HostRows, model.OfHost)
+)
+
+func seriesRows[T any](rows []model.Row[T], of model.Entity) (all []seriesRow[T]) {
+	for i := range rows {
+		if rows[i].Each != nil {
+			m := rows[i].Metric(of)
+			all = append(all, seriesRow[T]{&rows[i], m, m.Per()})
+		}
+	}
+	return all
+}
+
+func readLabelled[T any](p *plannedLabelled, rows []seriesRow[T], of *T, table TableID, owner uint32) {
 	sink := &p.b.sink
 	for i := range rows {
 		r := &rows[i]
-		if r.Each == nil {
-			continue
-		}
 		sink.Series, sink.Kind = sink.Series[:0], r.Kind
 		r.Each(of, sink)
-		m := LabelledMetrics[r.Name]
-		per := m.Per()
 		for j := range sink.Series {
 			series := &sink.Series[j]
 			one := liveLabelled{labelledKey: labelledKey{table: table, owner: owner, metric: r.Name}, kind: r.Kind,
 				histogram: series.Histogram}
 			if series.Histogram == nil {
-				one.value = uint64(math.Round(max(series.Value, 0) * per))
+				one.value = uint64(math.Round(max(series.Value, 0) * r.per))
 			}
 			for _, l := range series.Labels {
-				for k, name := range m.Labels {
+				for k, name := range r.metric.Labels {
 					if l.Name == name {
 						one.labels[k] = l.Value
 					}
 				}
 			}
-			p.all = append(p.all, one)
+			p.add(&one)
 		}
 	}
 }
 
-func (b *Builder) fillLabelled(d *draft, one *liveLabelled, f *Frame) {
+// add adds a series. Two with the same labels are one: counters are added up, of others the first stays.
+func (p *plannedLabelled) add(one *liveLabelled) {
+	x := &p.b.labelled
+	e := x.find(one.labelledKey)
+	if e != nil && x.has(e) {
+		if one.kind == model.Counter {
+			p.all[e.place].value += one.value
+		}
+		return
+	}
+	planLive(p.planned, x, one.labelledKey, e)
+	p.all = append(p.all, *one)
+}
+
+func (b *Builder) fillLabelled(d *draft, one *liveLabelled, at int, f *Frame) {
 	set := func(a Attribute, v uint64) { d.Attributes[a][d.row] = v }
 	owner := uint64(one.owner)
 	if i, ok := f.Tables[one.table].Find(one.owner); ok && one.table != Hosts {
@@ -110,13 +125,14 @@ func (b *Builder) fillLabelled(d *draft, one *liveLabelled, f *Frame) {
 	if one.kind == model.Gauge {
 		set(Sum, OthersRow) // it is never summed
 	} else {
-		set(Sum, b.sum(Labelled, labelledKind{one.table, owner, one.metric, one.labels}))
+		set(Sum, sumOf(b, Labelled, &b.labelled, b.labelled.now[at],
+			labelledKind{one.table, owner, one.metric, one.labels}))
 	}
 	set(LabelledTable, uint64(one.table))
 	set(LabelledOwner, uint64(one.owner))
-	set(LabelledMetric, b.id(one.metric))
+	d.text(&b.texts, LabelledMetric, one.metric)
 	for i, value := range one.labels {
-		set(LabelledLabels+Attribute(i), b.id(value))
+		d.text(&b.texts, LabelledLabels+Attribute(i), value)
 	}
 	if one.kind == model.HistogramSeries {
 		d.setHistogram(0, one.histogram)

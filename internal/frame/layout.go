@@ -21,7 +21,6 @@ type layout struct {
 // does not know.
 type tableLayout struct {
 	id                              int
-	block                           int
 	attributes, columns, histograms []int
 }
 
@@ -38,20 +37,12 @@ const (
 	maxLayouts     = 64
 )
 
-// blockOf is the block that a table is in.
-func blockOf(t TableID) int {
-	if t == Labelled {
-		return labelledBlock
-	}
-	return mainBlock
-}
-
 // ownSchema is this program's schema: the block, and how it is read.
 var ownSchema = sync.OnceValue(func() (own struct {
 	block
 	layout *layout
 }) {
-	raw := appendSchema(nil)
+	raw := appendSchema(nil, Schema[:])
 	own.block = block{compress(nil, raw), len(raw)}
 	l, err := parseSchema(raw)
 	if err != nil {
@@ -61,7 +52,7 @@ var ownSchema = sync.OnceValue(func() (own struct {
 	return own
 })
 
-func appendSchema(dst []byte) []byte {
+func appendSchema(dst []byte, schema []TableInfo) []byte {
 	text := func(s string) {
 		dst = binary.AppendUvarint(dst, uint64(len(s)))
 		dst = append(dst, s...)
@@ -87,11 +78,10 @@ func appendSchema(dst []byte) []byte {
 			float(c.Per)
 		}
 	}
-	number(len(Schema))
-	for i := range Schema {
-		t := &Schema[i]
+	number(len(schema))
+	for i := range schema {
+		t := &schema[i]
 		text(t.Name)
-		number(blockOf(TableID(i)))
 		number(len(t.Attributes))
 		for _, a := range t.Attributes {
 			text(a.Name)
@@ -157,8 +147,7 @@ func parseSchema(raw []byte) (*layout, error) {
 	var known [NumTables]bool
 	for range r.count(maxSchemaItems) {
 		name := r.text()
-		t := tableLayout{id: slices.IndexFunc(Schema[:], func(i TableInfo) bool { return i.Name == name }),
-			block: int(r.uvarint())}
+		t := tableLayout{id: slices.IndexFunc(Schema[:], func(i TableInfo) bool { return i.Name == name })}
 		var own TableInfo
 		if t.id >= 0 {
 			own = Schema[t.id]
@@ -166,9 +155,6 @@ func parseSchema(raw []byte) (*layout, error) {
 				return nil, malformed("two tables %q", name)
 			}
 			known[t.id] = true
-		}
-		if t.block != mainBlock && t.block != labelledBlock {
-			return nil, malformed("the table %q is in block %d", name, t.block)
 		}
 		t.attributes = readAttributes(r, own.Attributes)
 		t.columns = readColumns(r, own.Columns)
@@ -181,7 +167,7 @@ func parseSchema(raw []byte) (*layout, error) {
 		for range r.count(maxSchemaItems) {
 			m.Labels = append(m.Labels, r.text())
 		}
-		if len(m.Labels) > MaxLabels || m.Kind > model.HistogramSeries || !(m.Per > 0) {
+		if len(m.Labels) > MaxLabels || m.Kind < model.Counter || m.Kind > model.HistogramSeries || !(m.Per > 0) {
 			return nil, malformed("the metric %q", m.Name)
 		}
 		if own, ok := LabelledMetrics[m.Name]; ok {
@@ -189,7 +175,7 @@ func parseSchema(raw []byte) (*layout, error) {
 		}
 		l.metrics[m.Name] = m
 	}
-	if r.failed || len(r.b) > 0 {
+	if r.failed || r.left() > 0 {
 		return nil, malformed("its schema")
 	}
 	return l, nil
@@ -244,39 +230,3 @@ func (f *Frame) Metric(name string) (m MetricInfo, ok bool) {
 	m, ok = l.metrics[name]
 	return m, ok
 }
-
-// Projection is a choice of tables and columns.
-type Projection struct {
-	tables [NumTables]bool
-	// columns and histograms are by their indexes in Schema.
-	columns, histograms [NumTables][]bool
-}
-
-// NewProjection chooses tables, and the columns and histograms of each by their names: nil is all of them. All attributes
-// of a table are chosen with it. It panics where there is no such column: names are the program's own.
-func NewProjection(tables map[TableID][]string) *Projection {
-	p := &Projection{}
-	for t, names := range tables {
-		p.tables[t] = true
-		p.columns[t] = make([]bool, len(Schema[t].Columns))
-		p.histograms[t] = make([]bool, len(Schema[t].Histograms))
-		for i, c := range Schema[t].Columns {
-			p.columns[t][i] = names == nil || slices.Contains(names, c.Name)
-		}
-		for i, c := range Schema[t].Histograms {
-			p.histograms[t][i] = names == nil || slices.Contains(names, c.Name)
-		}
-		for _, name := range names {
-			if !slices.ContainsFunc(Schema[t].Histograms, func(c ColumnInfo) bool { return c.Name == name }) {
-				Column(t, name)
-			}
-		}
-	}
-	return p
-}
-
-func (p *Projection) table(t int) bool { return p == nil || p.tables[t] }
-
-func (p *Projection) column(t, i int) bool { return p == nil || p.columns[t][i] }
-
-func (p *Projection) histogram(t, i int) bool { return p == nil || p.histograms[t][i] }

@@ -49,33 +49,41 @@ func decompress(dst []byte, b block) ([]byte, error) {
 	return raw, nil
 }
 
-// reader reads numbers of a block. Once it has failed, it answers zeros.
+// reader reads numbers of a block. Once it has failed, it answers zeros. It counts up a position and does not cut its
+// bytes: writing a pointer costs more while memory is collected.
 type reader struct {
 	b      []byte
+	at     int
 	failed bool
 }
 
 func (r *reader) fail() {
-	r.b, r.failed = nil, true
+	r.at, r.failed = len(r.b), true
 }
 
+// left is how many bytes were not read.
+func (r *reader) left() int { return len(r.b) - r.at }
+
 func (r *reader) uvarint() uint64 {
-	if len(r.b) > 0 && r.b[0] < 0x80 {
-		n := uint64(r.b[0])
-		r.b = r.b[1:]
-		return n
+	if r.at < len(r.b) && r.b[r.at] < 0x80 {
+		r.at++
+		return uint64(r.b[r.at-1])
 	}
 	return r.long()
 }
 
 // long reads a number of more than one byte.
 func (r *reader) long() uint64 {
-	n, size := binary.Uvarint(r.b)
+	if r.at+1 < len(r.b) && r.b[r.at+1] < 0x80 {
+		r.at += 2
+		return uint64(r.b[r.at-2])&0x7f | uint64(r.b[r.at-1])<<7
+	}
+	n, size := binary.Uvarint(r.b[r.at:])
 	if size <= 0 {
 		r.fail()
 		return 0
 	}
-	r.b = r.b[size:]
+	r.at += size
 	return n
 }
 
@@ -90,27 +98,27 @@ func (r *reader) count(limit int) int {
 }
 
 // bytes reads a length and as many bytes.
-func (r *reader) bytes() []byte {
-	n := r.count(len(r.b))
-	if n > len(r.b) { // the length itself took bytes
+func (r *reader) bytes() []byte { return r.take(r.uvarint()) }
+
+// take takes n bytes.
+func (r *reader) take(n uint64) []byte {
+	if n > uint64(r.left()) {
 		r.fail()
 		return nil
 	}
-	part := r.b[:n:n]
-	r.b = r.b[n:]
-	return part
+	begin := r.at
+	r.at += int(n)
+	return r.b[begin:r.at:r.at]
 }
 
 func (r *reader) text() string { return string(r.bytes()) }
 
 func (r *reader) float() float64 {
-	if len(r.b) < 8 {
-		r.fail()
+	bits := r.take(8)
+	if bits == nil {
 		return 0
 	}
-	f := math.Float64frombits(binary.LittleEndian.Uint64(r.b))
-	r.b = r.b[8:]
-	return f
+	return math.Float64frombits(binary.LittleEndian.Uint64(bits))
 }
 
 func zigzag(n uint64) uint64 { return n<<1 ^ uint64(int64(n)>>63) }

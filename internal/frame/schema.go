@@ -22,6 +22,8 @@ const (
 	Listeners
 	Translations
 	Features
+	// Connections has some of the newest connections of edges, by what both ends see of them.
+	Connections
 	NumTables
 )
 
@@ -106,6 +108,16 @@ const (
 	FeatureReason
 	FeatureRemedy
 	FeatureRequired
+)
+
+// Attributes of Connections.
+const (
+	ConnectionEdge Attribute = iota // a row of Edges
+	// ConnectionHash is of the two initial sequence numbers, which no translation of addresses changes: both hosts of a
+	// connection have the same.
+	ConnectionHash
+	// ConnectionHashHigh are the bits past 32, which is what a number of an attribute has.
+	ConnectionHashHigh
 )
 
 // States of a row.
@@ -236,6 +248,8 @@ func newSchema() (all [NumTables]TableInfo) {
 	all[Translations] = TableInfo{Name: "translations", Attributes: text("client", "dialled", "reached")}
 	all[Features] = TableInfo{Name: "features", Attributes: append(text("name", "purpose", "state", "reason", "remedy"),
 		AttributeInfo{Name: "required"})}
+	all[Connections] = TableInfo{Name: "connections", Attributes: []AttributeInfo{{Name: "edge", Kind: Reference, Of: Edges},
+		{Name: "hash"}, {Name: "hash_high"}}}
 	addColumns(&all[Hosts], model.HostRows)
 	addColumns(&all[Containers], model.ContainerRows)
 	addColumns(&all[Edges], model.EdgeRows)

@@ -13,7 +13,9 @@ func fromBits(n uint64) float64 { return math.Float64frombits(n) }
 // What distinguishes rows while they live: a container by its ID, an edge by its Instance or else by its ends, an endpoint
 // by its edge's row, a series by its owner and labels.
 type (
+	// edgeKey has the instance alone where there is one.
 	edgeKey struct {
+		instance                     uint64
 		side                         model.Role
 		client, server               string
 		clientProcess, serverProcess string
@@ -68,27 +70,26 @@ func (b *Builder) build(f *Frame, s *model.Snapshot) {
 	edges.rest(now, nil, nil)
 	containers.rest(now, func(row int) bool { return containers.used[containers.old.IDs[row]] }, nil)
 	// What is of a row that is removed is removed with it.
-	there := containers.ids()
-	there[0] = true
+	there := func(id uint32) bool { return id == 0 || containers.keeps(id) }
 	edges.removeOrphans(func(row int) bool {
-		return there[edges.oldReference(EdgeClient, row)] && there[edges.oldReference(EdgeServer, row)]
+		return there(edges.oldReference(EdgeClient, row)) && there(edges.oldReference(EdgeServer, row))
 	})
 	endpoints.rest(now, nil, nil)
-	withEdge := edges.ids()
-	endpoints.removeOrphans(func(row int) bool { return withEdge[endpoints.oldReference(EndpointEdge, row)] })
+	endpoints.removeOrphans(func(row int) bool { return edges.keeps(endpoints.oldReference(EndpointEdge, row)) })
 	// A level that is told no more says nothing.
 	labelled.rest(now, nil, func(row int) bool { return isLevel(labelled.oldText(LabelledMetric, row)) })
 	labelled.removeOrphans(func(row int) bool {
 		return labelled.old.Attributes[LabelledTable][row] != uint64(Containers) ||
-			there[labelled.oldReference(LabelledOwner, row)]
+			there(labelled.oldReference(LabelledOwner, row))
 	})
 
 	b.makeHost(f, s)
-	containers.make(f, func(d *draft, of *plan) { b.fillContainer(d, containers.samples[of.live]) })
-	edges.make(f, func(d *draft, of *plan) { b.fillEdge(d, &s.Edges[of.live], containers) })
+	containers.make(f, func(d *draft, of *plan) { b.fillContainer(d, containers.samples[of.live], of.live) })
+	edges.make(f, func(d *draft, of *plan) { b.fillEdge(d, &s.Edges[of.live], of.live, containers) })
+	b.makeConnections(f, s, edges)
 	at := &f.Tables[Edges]
-	endpoints.make(f, func(d *draft, of *plan) { b.fillEndpoint(d, endpoints.all[of.live], at) })
-	labelled.make(f, func(d *draft, of *plan) { b.fillLabelled(d, &labelled.all[of.live], f) })
+	endpoints.make(f, func(d *draft, of *plan) { b.fillEndpoint(d, &endpoints.all[of.live], of.live, at) })
+	labelled.make(f, func(d *draft, of *plan) { b.fillLabelled(d, &labelled.all[of.live], of.live, f) })
 	b.makeAddresses(f, s, containers)
 	b.makeFeatures(f, s)
 }
@@ -113,7 +114,8 @@ func (b *Builder) makeHost(f *Frame, s *model.Snapshot) {
 	}
 	p.plans = []plan{{id: 1, live: 0, before: before}}
 	p.make(f, func(d *draft, _ *plan) {
-		d.Attributes[HostKernel][0], d.Attributes[HostCgroupLayout][0] = b.id(s.Host.Kernel), b.id(s.Host.CgroupLayout)
+		d.Attributes[HostKernel][0] = b.texts.id(s.Host.Kernel)
+		d.Attributes[HostCgroupLayout][0] = b.texts.id(s.Host.CgroupLayout)
 		fillColumns(d, model.HostRows, s)
 	})
 }
@@ -153,14 +155,16 @@ type plannedContainers struct {
 	*planned
 	samples []*model.ContainerSample
 	// rows are by the container's ID, those that only edges name too. used are rows that edges name.
-	rows  map[string]uint32
-	used  map[uint32]bool
-	kinds map[uint32]uint64 // the sum of a row
+	rows map[string]uint32
+	used map[uint32]bool
+	sums map[uint32]uint64 // by the number of a row
+	// ends are the rows of the ends of edges.
+	ends [][2]uint32
 }
 
 func (b *Builder) planContainers(s *model.Snapshot) *plannedContainers {
 	p := &plannedContainers{planned: b.plan(Containers), rows: map[string]uint32{}, used: map[uint32]bool{},
-		kinds: map[uint32]uint64{}}
+		sums: map[uint32]uint64{}}
 	// Of a container that ended and began again, the one that ended first.
 	for _, ended := range []bool{true, false} {
 		for i := range s.Containers {
@@ -174,14 +178,14 @@ func (b *Builder) planContainers(s *model.Snapshot) *plannedContainers {
 
 func (p *plannedContainers) add(sample *model.ContainerSample) uint32 {
 	c := sample.Container
-	id := p.live(c.ID, len(p.samples))
+	e := live(p.planned, &p.b.containers, c.ID)
 	p.samples = append(p.samples, sample)
-	p.rows[c.ID] = id
-	p.kinds[id] = p.b.sum(Containers, kindOf(c))
+	p.rows[c.ID] = e.id
+	p.sums[e.id] = sumOf(p.b, Containers, &p.b.containers, e, kindOf(c))
 	if !c.Ended.IsZero() {
-		p.end(c.ID)
+		p.b.containers.end(e)
 	}
-	return id
+	return e.id
 }
 
 func kindOf(c *model.Container) containerKind {
@@ -202,7 +206,7 @@ func (p *plannedContainers) rowOf(c *model.Container) uint32 {
 		old := p.old
 		for i := len(old.IDs) - 1; i >= 0; i-- {
 			if old.Attributes[State][i] != Summed && p.b.before.Strings[old.Attributes[ContainerKey][i]] == c.ID {
-				p.rows[c.ID], p.kinds[old.IDs[i]], p.used[old.IDs[i]] = old.IDs[i], old.Attributes[Sum][i], true
+				p.rows[c.ID], p.sums[old.IDs[i]], p.used[old.IDs[i]] = old.IDs[i], old.Attributes[Sum][i], true
 				return old.IDs[i]
 			}
 		}
@@ -221,17 +225,17 @@ func millis(t time.Time) uint64 {
 	return uint64(max(t.UnixMilli(), 0))
 }
 
-func (b *Builder) fillContainer(d *draft, sample *model.ContainerSample) {
+func (b *Builder) fillContainer(d *draft, sample *model.ContainerSample, at int) {
 	c := sample.Container
 	set := func(a Attribute, v uint64) { d.Attributes[a][d.row] = v }
-	set(Sum, b.sum(Containers, kindOf(c)))
+	set(Sum, uint64(b.containers.now[at].sum))
 	if !c.Ended.IsZero() {
 		set(State, Gone)
 		set(Ended, millis(c.Ended))
 	}
 	for i, text := range [...]string{c.ID, c.Name, c.Image, string(c.Runtime), c.PodNamespace, c.PodName, c.PodUID,
 		c.Workload, c.WorkloadKind} {
-		set(ContainerKey+Attribute(i), b.id(text))
+		d.text(&b.texts, ContainerKey+Attribute(i), text)
 	}
 	set(ContainerStarted, millis(c.Started))
 	fillColumns(d, model.ContainerRows, sample)
@@ -248,46 +252,59 @@ type liveEndpoint struct {
 	edge uint32
 }
 
-func keyOfEdge(e *model.Edge) any {
+func keyOfEdge(e *model.Edge) edgeKey {
 	if e.Instance != 0 {
-		return e.Instance
+		return edgeKey{instance: e.Instance}
 	}
-	return edgeKey{e.Side, e.Client.ID(), e.Server.ID(), e.Client.Process, e.Server.Process, e.Service, e.Transport}
+	return edgeKey{0, e.Side, e.Client.ID(), e.Server.ID(), e.Client.Process, e.Server.Process, e.Service, e.Transport}
 }
 
 func (b *Builder) planEdges(s *model.Snapshot, containers *plannedContainers) (*planned, *plannedEndpoints) {
-	edges, endpoints := b.plan(Edges), &plannedEndpoints{planned: b.plan(Endpoints)}
+	edges, endpoints := b.plan(Edges), &plannedEndpoints{planned: b.plan(Endpoints), all: b.spareEndpoints[:0]}
 	for i := range s.Edges {
 		e := &s.Edges[i]
-		containers.rowOf(e.Client.Container)
-		containers.rowOf(e.Server.Container)
-		id := edges.live(keyOfEdge(e), i)
+		containers.ends = append(containers.ends, [2]uint32{containers.rowOf(e.Client.Container),
+			containers.rowOf(e.Server.Container)})
+		id := live(edges, &b.edges, keyOfEdge(e)).id
 		for j := range e.Endpoints {
-			endpoints.live(endpointKey{id, e.Endpoints[j].EndpointKey}, len(endpoints.all))
+			live(endpoints.planned, &b.endpoints, endpointKey{id, e.Endpoints[j].EndpointKey})
 			endpoints.all = append(endpoints.all, liveEndpoint{&e.Endpoints[j], id})
 		}
 	}
+	b.spareEndpoints = endpoints.all
 	return edges, endpoints
 }
 
-func (b *Builder) fillEdge(d *draft, e *model.Edge, containers *plannedContainers) {
+func (b *Builder) fillEdge(d *draft, e *model.Edge, at int, containers *plannedContainers) {
 	set := func(a Attribute, v uint64) { d.Attributes[a][d.row] = v }
-	client, server := containers.rowOf(e.Client.Container), containers.rowOf(e.Server.Container)
-	set(Sum, b.sum(Edges, edgeKind{e.Side, e.Transport, containers.kinds[client], containers.kinds[server],
-		addressOf(&e.Client), addressOf(&e.Server), e.Client.Process, e.Server.Process, e.Service, e.Via}))
+	client, server := containers.ends[at][0], containers.ends[at][1]
+	set(Sum, sumOf(b, Edges, &b.edges, b.edges.now[at], edgeKind{e.Side, e.Transport, containers.sums[client],
+		containers.sums[server], addressOf(&e.Client), addressOf(&e.Server), e.Client.Process, e.Server.Process, e.Service,
+		e.Via}))
 	set(EdgeSide, uint64(e.Side))
 	set(EdgeTransport, uint64(e.Transport))
 	set(EdgeClient, uint64(client))
-	set(EdgeClientAddress, b.address(e.Client.Address))
-	set(EdgeClientProcess, b.id(e.Client.Process))
+	set(EdgeClientAddress, b.texts.address(e.Client.Address))
+	d.text(&b.texts, EdgeClientProcess, e.Client.Process)
 	set(EdgeServer, uint64(server))
-	set(EdgeServerAddress, b.address(e.Server.Address))
-	set(EdgeServerProcess, b.id(e.Server.Process))
-	set(EdgeService, b.addressPort(e.Service))
-	set(EdgeBackend, b.addressPort(e.Backend))
-	set(EdgeVia, b.id(e.Via))
+	set(EdgeServerAddress, b.texts.address(e.Server.Address))
+	d.text(&b.texts, EdgeServerProcess, e.Server.Process)
+	set(EdgeService, b.texts.addressPort(e.Service))
+	set(EdgeBackend, b.texts.addressPort(e.Backend))
+	d.text(&b.texts, EdgeVia, e.Via)
 	set(EdgeStart, millis(e.Start))
 	fillColumns(d, model.EdgeRows, e)
+}
+
+// text sets an attribute that is a text: most are what they were.
+func (d *draft) text(t *texts, a Attribute, text string) {
+	if d.before != nil && d.texts {
+		if v := d.before.Attributes[a][d.at]; t.all[v] == text {
+			d.Attributes[a][d.row] = v
+			return
+		}
+	}
+	d.Attributes[a][d.row] = t.id(text)
 }
 
 // addressOf is the address of an end that is in no container.
@@ -298,28 +315,15 @@ func addressOf(p *model.Peer) netip.Addr {
 	return p.Address
 }
 
-func (b *Builder) address(a netip.Addr) uint64 {
-	if !a.IsValid() {
-		return 0
-	}
-	return b.id(a.String())
-}
-
-func (b *Builder) addressPort(a netip.AddrPort) uint64 {
-	if !a.IsValid() {
-		return 0
-	}
-	return b.id(a.String())
-}
-
-func (b *Builder) fillEndpoint(d *draft, e liveEndpoint, edges *Table) {
+func (b *Builder) fillEndpoint(d *draft, e *liveEndpoint, at int, edges *Table) {
 	set := func(a Attribute, v uint64) { d.Attributes[a][d.row] = v }
 	edge, _ := edges.Find(e.edge)
-	set(Sum, b.sum(Endpoints, endpointKind{edges.Attributes[Sum][edge], e.EndpointKey}))
+	set(Sum, sumOf(b, Endpoints, &b.endpoints, b.endpoints.now[at],
+		endpointKind{edges.Attributes[Sum][edge], e.EndpointKey}))
 	set(EndpointEdge, uint64(e.edge))
-	set(EndpointProtocol, b.id(string(e.Protocol)))
-	set(EndpointName, b.id(e.Name))
-	set(EndpointStatus, b.id(e.Status))
+	d.text(&b.texts, EndpointProtocol, string(e.Protocol))
+	d.text(&b.texts, EndpointName, e.Name)
+	d.text(&b.texts, EndpointStatus, e.Status)
 	fillColumns(d, model.EndpointRows, e.Endpoint)
 }
 
@@ -379,14 +383,15 @@ func (b *Builder) makeAddresses(f *Frame, s *model.Snapshot, containers *planned
 		}
 		row := uint64(containers.rows[c.ID])
 		for _, a := range c.Addresses {
-			addresses = append(addresses, []uint64{row, b.address(a)})
+			addresses = append(addresses, []uint64{row, b.texts.address(a)})
 		}
 		for _, l := range c.Listeners {
-			listeners = append(listeners, []uint64{row, b.addressPort(l)})
+			listeners = append(listeners, []uint64{row, b.texts.addressPort(l)})
 		}
 	}
 	for _, t := range s.Translations {
-		translations = append(translations, []uint64{b.address(t.Client), b.addressPort(t.Dialled), b.addressPort(t.Reached)})
+		translations = append(translations, []uint64{b.texts.address(t.Client), b.texts.addressPort(t.Dialled),
+			b.texts.addressPort(t.Reached)})
 	}
 	f.Tables[Addresses], f.Tables[Listeners] = list(Addresses, addresses), list(Listeners, listeners)
 	f.Tables[Translations] = list(Translations, translations)
@@ -399,8 +404,8 @@ func (b *Builder) makeFeatures(f *Frame, s *model.Snapshot) {
 		if feature.Required {
 			required = 1
 		}
-		all = append(all, []uint64{b.id(feature.Name), b.id(feature.Purpose), b.id(string(feature.State)),
-			b.id(feature.Reason), b.id(feature.Remedy), required})
+		all = append(all, []uint64{b.texts.id(feature.Name), b.texts.id(feature.Purpose), b.texts.id(string(feature.State)),
+			b.texts.id(feature.Reason), b.texts.id(feature.Remedy), required})
 	}
 	f.Tables[Features] = list(Features, all)
 }

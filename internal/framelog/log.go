@@ -20,6 +20,8 @@ type Log interface {
 	Windows(ctx context.Context, q Query) iter.Seq2[*frame.Window, error]
 	// Hosts are all hosts of a tenant, in order of their names, with when they were heard of.
 	Hosts(ctx context.Context, tenant string) ([]Host, error)
+	// Newest are the newest frames of a tenant's hosts, in order of the hosts' names, however old they are.
+	Newest(ctx context.Context, tenant string) ([]*frame.Frame, error)
 	Stats() Stats
 	io.Closer
 }
@@ -39,6 +41,8 @@ type Query struct {
 	Times []time.Time
 	// Hosts are those that are wanted; nil for all.
 	Hosts []string
+	// Only are the tables and columns that are wanted; nil for all.
+	Only *frame.Projection
 }
 
 // Host is a host of which there are frames.
@@ -56,4 +60,11 @@ type Stats struct {
 	// Damaged counts frames that could not be read, KeyMissing those that were refused because their key frame is not
 	// there, Duplicates those that were there already.
 	Damaged, KeyMissing, Duplicates uint64
+	// Rejected counts frames that were refused for another reason: a time too far ahead or too old, no name, too many
+	// hosts. Removed counts those that retention removed, Thinned those that were left out with age.
+	Rejected, Removed, Thinned uint64
+	// Segments are the files, Streams the epochs of hosts of which something is known. RemoteBytes of Bytes are in a
+	// bucket.
+	Segments, Streams int
+	RemoteBytes       int64
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -92,4 +93,14 @@ func TestCompare(t *testing.T) {
 	if d := Compare(before, before, 100); len(d.Changes) != 0 {
 		t.Errorf("against itself: %+v", d.Changes)
 	}
+}
+
+// floats is h as a graph has it.
+func floats(h *model.Histogram) *model.FloatHistogram {
+	f := framesOf(&model.Snapshot{Time: start, Containers: []model.ContainerSample{{Container: container("a", "a"),
+		CPU: &model.CPUCounters{RunQueue: h}}}})
+	var gained frame.Durations
+	frame.Since(frame.Containers, nil, f[0]).AddHistogram(&gained, frame.Histogram(frame.Containers, "run_queue"), 0)
+	all := durations(&gained, nil)
+	return &all
 }

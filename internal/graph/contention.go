@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"outsight/internal/model"
 )
@@ -44,75 +43,6 @@ type WaitedBehind struct {
 	Preemptions float64 `json:"preemptions"`
 }
 
-// WaitsInput is a window of stored series, as Input is: of the time that containers waited by who ran, and of how often
-// they were preempted by whom. Labels are host, id, name, by_id and by_name.
-type WaitsInput struct {
-	// From is when the window's data begin: what has no value then started from 0.
-	From, To           time.Time
-	Waits, Preemptions []model.QueryResult
-}
-
-// WaitsFromSeries is what containers waited in a window of stored series.
-func WaitsFromSeries(in WaitsInput) *Waits {
-	w := newWaits(max(in.To.Sub(in.From).Seconds(), 0))
-	for _, r := range in.Waits {
-		if by := w.of(r); by != nil {
-			by.Seconds += increase(r.Points, r.Points[0].Time.After(in.From))
-		}
-	}
-	for _, r := range in.Preemptions {
-		if by := w.of(r); by != nil {
-			by.Preemptions += increase(r.Points, r.Points[0].Time.After(in.From))
-		}
-	}
-	return w.finish()
-}
-
-// WaitsFromSnapshots is what containers waited between two snapshots of one agent; without prev, since the agent's
-// start.
-func WaitsFromSnapshots(prev, cur *model.Snapshot) *Waits {
-	if cur == nil {
-		return newWaits(0).finish()
-	}
-	seconds, before := 0.0, map[string]*model.Contention{}
-	if prev != nil {
-		seconds = cur.Time.Sub(prev.Time).Seconds()
-		for i := range prev.Containers {
-			if c := prev.Containers[i].Contention; c != nil {
-				before[prev.Containers[i].Container.ID] = c
-			}
-		}
-	}
-	w := newWaits(seconds)
-	for i := range cur.Containers {
-		s := &cur.Containers[i]
-		if s.Contention == nil {
-			continue
-		}
-		then := cmp.Or(before[s.Container.ID], &model.Contention{})
-		of := func(id, name string, was, now, preempted, preemptions uint64) {
-			by := w.by(cur.Host.Name, s.Container.ID, s.Container.Name, id, name)
-			by.Seconds += float64(since(was, now)) / 1e9
-			by.Preemptions += float64(since(preempted, preemptions))
-		}
-		contenders := map[string]model.Contender{}
-		for _, c := range then.By {
-			contenders[c.ID] = c
-		}
-		for _, c := range s.Contention.By {
-			was := contenders[c.ID]
-			of(c.ID, c.Name, was.WaitNS, c.WaitNS, was.Preemptions, c.Preemptions)
-		}
-		c := s.Contention
-		of("", "own", then.OwnNS, c.OwnNS, then.OwnPreemptions, c.OwnPreemptions)
-		of("", "idle", then.IdleNS, c.IdleNS, 0, 0)
-		of("", "quota", then.QuotaNS, c.QuotaNS, then.QuotaStops, c.QuotaStops)
-		of("", "migrated", then.MigratedNS, c.MigratedNS, 0, 0)
-		of("", "other", then.OtherNS, c.OtherNS, then.OtherPreemptions, c.OtherPreemptions)
-	}
-	return w.finish()
-}
-
 // waitsBuilder gathers what was waited by host and ID of the container, then by ID and name of who ran.
 type waitsBuilder struct {
 	seconds    float64
@@ -126,13 +56,6 @@ type waiting struct {
 
 func newWaits(seconds float64) *waitsBuilder {
 	return &waitsBuilder{seconds, map[[2]string]*waiting{}}
-}
-
-func (w *waitsBuilder) of(r model.QueryResult) *WaitedBehind {
-	if len(r.Points) == 0 {
-		return nil
-	}
-	return w.by(r.Labels["host"], r.Labels["id"], r.Labels["name"], r.Labels["by_id"], r.Labels["by_name"])
 }
 
 func (w *waitsBuilder) by(host, id, name, byID, byName string) *WaitedBehind {

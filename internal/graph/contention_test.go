@@ -8,48 +8,7 @@ import (
 	"outsight/internal/model"
 )
 
-func waitSeries(by [2]string, values ...float64) model.QueryResult {
-	r := model.QueryResult{Labels: map[string]string{"host": "h", "id": "c1", "name": "cart", "by_id": by[0],
-		"by_name": by[1]}}
-	for i, v := range values {
-		if v >= 0 {
-			r.Points = append(r.Points, model.Point{Time: waitsFrom.Add(time.Duration(i) * 5 * time.Second), Value: v})
-		}
-	}
-	return r
-}
-
 var waitsFrom = time.Unix(1_790_000_000, 0)
-
-func TestWaitsOfAWindow(t *testing.T) {
-	w := WaitsFromSeries(WaitsInput{
-		From: waitsFrom, To: waitsFrom.Add(10 * time.Second),
-		Waits: []model.QueryResult{
-			waitSeries([2]string{"b1", "batch"}, 1, -1, 1.31),
-			waitSeries([2]string{"", "quota"}, -1, 0.02, 0.07), // began in the window, at 0
-			waitSeries([2]string{"", "own"}, 5, 1, 2),          // the agent started anew
-			waitSeries([2]string{"", "idle"}, 3, 3, 3),
-			waitSeries([2]string{"n1", "own"}, 0, 0, 0.001), // a container of that name is no reason
-			{Labels: map[string]string{"host": "h", "id": "c2", "name": "calm", "by_name": "own"},
-				Points: []model.Point{{Time: waitsFrom, Value: 4}, {Time: waitsFrom.Add(10 * time.Second), Value: 4}}},
-		},
-		Preemptions: []model.QueryResult{waitSeries([2]string{"b1", "batch"}, 10, -1, 50)},
-	})
-	if len(w.Containers) != 1 || w.CoveredSeconds != 10 {
-		t.Fatalf("got %+v", w)
-	}
-	cart := w.Of("cart")
-	if cart == nil || cart != w.Of("c1") || w.Of("calm") != nil {
-		t.Fatal("the container is not found by its name and its ID")
-	}
-	want := "cart waited 238 ms/s for a CPU: 200 behind its own threads, 31 behind batch, 7.0 own quota"
-	if cart.Line != want {
-		t.Errorf("got %q, want %q", cart.Line, want)
-	}
-	if len(cart.By) != 4 || cart.Preemptions != 40 || cart.By[1].Preemptions != 40 || cart.By[3].ID != "n1" {
-		t.Errorf("got %+v", cart.By)
-	}
-}
 
 func TestWaitsOfSnapshots(t *testing.T) {
 	batch, cart := &model.Container{ID: "b1", Name: "batch"}, &model.Container{ID: "c1", Name: "cart"}
@@ -84,5 +43,39 @@ func TestWaitsOfSnapshots(t *testing.T) {
 	}
 	if got := WaitsFromSnapshots(nil, nil); len(got.Containers) != 0 {
 		t.Errorf("got %+v of nothing", got)
+	}
+}
+
+// TestWaitsOfFrames: what a container waited is in the window, whether or not who ran or who waited is there any more.
+func TestWaitsOfFrames(t *testing.T) {
+	batch, cart := &model.Container{ID: "b1", Name: "batch"}, &model.Container{ID: "c1", Name: "cart"}
+	snapshot := func(second int, cartWaits *model.Contention) *model.Snapshot {
+		s := &model.Snapshot{Time: waitsFrom.Add(time.Duration(second) * time.Second), Host: model.Host{Name: "h"},
+			Containers: []model.ContainerSample{{Container: batch}}}
+		if cartWaits != nil {
+			s.Containers = append(s.Containers, model.ContainerSample{Container: cart, Contention: cartWaits})
+		}
+		return s
+	}
+	f := framesOf(snapshot(0, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 5e6, OwnNS: 1e6}}),
+		snapshot(2, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 19e6, OwnNS: 1e6},
+			By: []model.Contender{{ID: batch.ID, Name: batch.Name, WaitNS: 62e6, Preemptions: 3}}}),
+		snapshot(4, nil), snapshot(2000, nil))
+	w := WaitsFromFrames(windowBetween(f[0], f[1]))
+	got := w.Of("c1")
+	if want := "cart waited 38 ms/s for a CPU: 31 behind batch, 7.0 own quota"; got == nil || got.Line != want {
+		t.Fatalf("got %+v, want %q", got, want)
+	}
+	if got.Preemptions != 3 || got.Host != "h" || w.CoveredSeconds != 2 {
+		t.Errorf("got %+v", got)
+	}
+	for _, last := range f[2:] { // in its own row, then in that of what ended
+		if w := WaitsFromFrames(windowBetween(f[0], last)); len(w.Containers) != 1 || w.Containers[0].Name != "cart" ||
+			w.Containers[0].Seconds != 0.076 || w.Containers[0].By[0].ID != "b1" {
+			t.Errorf("after %s: %+v", last.Time.Sub(f[0].Time), w.Containers)
+		}
+	}
+	if w := WaitsFromFrames(windowBetween(f[2], f[3])); len(w.Containers) != 0 {
+		t.Errorf("got %+v of who had ended before", w.Containers[0])
 	}
 }

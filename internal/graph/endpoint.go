@@ -116,32 +116,3 @@ func (e *Endpoint) finish(seconds float64) *Endpoint {
 	}
 	return e
 }
-
-// endpointsSince is what the endpoints of an edge gained between two snapshots.
-func endpointsSince(before, now []model.Endpoint) []endpointChange {
-	was := make(map[model.EndpointKey]*model.Endpoint, len(before))
-	for i := range before {
-		was[before[i].EndpointKey] = &before[i]
-	}
-	changes := make([]endpointChange, 0, len(now))
-	for i := range now {
-		gained := now[i]
-		if b := was[gained.EndpointKey]; b != nil && b.Precedes(&gained) {
-			gained = gained.Since(b)
-		}
-		changes = append(changes, endpointChange{gained.EndpointKey, float64(gained.Transactions()), floats(gained.Latency)})
-	}
-	return changes
-}
-
-// endpoint is what happened to the endpoint whose series these are.
-func (t *entities) endpoint(e *entity) endpointChange {
-	var c change
-	t.change(&c, e)
-	return endpointChange{
-		key: model.EndpointKey{
-			Protocol: model.Protocol(e.labels["protocol"]), Name: e.labels["endpoint"], Status: e.labels["status"],
-		},
-		requests: c.of(EndpointRequests), latency: c.latency,
-	}
-}

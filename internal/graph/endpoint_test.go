@@ -9,7 +9,7 @@ import (
 	"outsight/internal/model"
 )
 
-// What was asked for on an edge, out of stored series and out of snapshots.
+// What was asked for on an edge.
 func TestEndpointsOfAnEdge(t *testing.T) {
 	latency := func(n uint64) *model.Histogram {
 		return &model.Histogram{Count: n, SumNS: n * 1e6, Buckets: []uint64{n}, Offset: model.BucketOf(time.Millisecond)}
@@ -28,7 +28,7 @@ func TestEndpointsOfAnEdge(t *testing.T) {
 	}
 	prev := edge(endpoint("GET /a", "2xx", 10), endpoint("GET /a", "5xx", 1))
 	prev.Time = start
-	g := FromSnapshots(prev, edge(endpoint("GET /a", "2xx", 40), endpoint("GET /a", "5xx", 11),
+	g := graphOf(prev, edge(endpoint("GET /a", "2xx", 40), endpoint("GET /a", "5xx", 11),
 		endpoint("GET /b", "4xx", 4)))
 	check := func(from string, list []*Endpoint) {
 		t.Helper()
@@ -49,24 +49,6 @@ func TestEndpointsOfAnEdge(t *testing.T) {
 		}
 	}
 	check("snapshots", g.Edges[0].Endpoints)
-
-	labels := func(name, status string) []string {
-		return append(edgeLabels("server"), "protocol", "http", "endpoint", name, "status", status)
-	}
-	g = window(map[Field][]model.QueryResult{
-		CPUSeconds:   {host()},
-		RequestBytes: {result(points(1, 2, 3), edgeLabels("server")...)},
-		EndpointRequests: {
-			result(points(10, 20, 40), labels("GET /a", "2xx")...),
-			result(points(1, 1, 11), labels("GET /a", "5xx")...), result(points(none, 1, 5), labels("GET /b", "4xx")...),
-		},
-		EndpointLatency: {
-			result(histograms(latency(10), latency(20), latency(40)), labels("GET /a", "2xx")...),
-			result(histograms(latency(1), latency(1), latency(11)), labels("GET /a", "5xx")...),
-			result(histograms(nil, latency(1), latency(5)), labels("GET /b", "4xx")...),
-		},
-	})
-	check("series", g.Edges[0].Endpoints)
 }
 
 func TestEndpointsAreBounded(t *testing.T) {

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"encoding/json"
 	"math"
 	"net/netip"
 	"reflect"
@@ -38,7 +37,7 @@ func fromFacts(before, after model.EdgeCounters) *Graph {
 				Side: model.RoleClient, Client: inside(container("aaaaaaaaaaaaaa", "web")), Server: inside(container("bb", "db")),
 				Service: netip.MustParseAddrPort("10.0.0.2:80"), Confidence: model.ByListener, Counters: c}}}
 	}
-	return FromSnapshots(at(0, before), at(20, after))
+	return graphOf(at(0, before), at(20, after))
 }
 
 func TestFactsOfAnEdge(t *testing.T) {
@@ -78,48 +77,54 @@ func TestFactsOfAnEdge(t *testing.T) {
 	}
 }
 
-// What is stored of an edge tells the same as its snapshots.
-func TestFactsOfStoredSeries(t *testing.T) {
-	before, after := facts()
-	l := edgeLabels("client")
-	two := func(x, y float64) []model.QueryResult { return []model.QueryResult{result(points(x, none, y), l...)} }
-	grown := func(x, y *model.Histogram) []model.QueryResult {
-		return []model.QueryResult{result(histograms(x, nil, y), l...)}
+// An edge that was given up has nothing in flight and no connection open, and a least round-trip time alone is no
+// traffic.
+func TestFactsOfAnEdgeThatEnded(t *testing.T) {
+	at := func(seconds int, edges ...model.EdgeCounters) *model.Snapshot {
+		s := &model.Snapshot{Time: start.Add(time.Duration(seconds) * time.Second), Host: model.Host{Name: "vm"}}
+		for _, c := range edges {
+			s.Edges = append(s.Edges, edge(model.RoleClient, inside(container("a", "a")), inside(container("b", "b")), "", c))
+		}
+		return s
 	}
-	series := map[Field][]model.QueryResult{
-		RequestBytes: two(10, 30), ResponseBytes: two(1000, 1300), Transactions: two(15, 109), InFlight: two(1, 3),
-		Transfers: two(2, 5), Held: two(3, 4), Pushes: two(4, 14), Resets: two(5, 25), TimedOut: two(6, 36),
-		UnseenBytes: two(7, 107), LostTransactions: two(1, 9), RTTDeviation: two(1, 3), RTTMin: two(0.004, 0.002),
-		Confidence: two(3, 2), Aborted: two(1, 3),
-		Latency: grown(before.Latency, after.Latency), FirstByte: grown(before.TimeToFirstByte, after.TimeToFirstByte),
-		RTT: grown(before.RTT, after.RTT), ConnectionDuration: grown(before.Duration, after.Duration),
-		WindowLimited: two(1, 3.5),
+	f := framesOf(at(0, model.EdgeCounters{SentBytes: 1, Requests: 1, Opens: 1}),
+		at(10, model.EdgeCounters{SentBytes: 2, Requests: 1, Opens: 1}), at(20))
+	s := FromFrames(windowBetween(f[0], f[2]), Options{}).Edges[0].ClientSide
+	if s.Of(InFlight) != 0 || s.Open != 0 || s.Of(RequestBytes) != 1 {
+		t.Errorf("an edge that ended has %v requests in flight, %v connections and %v bytes", s.Of(InFlight), s.Open,
+			s.Of(RequestBytes))
 	}
-	got, err := json.Marshal(window(series).Edges)
-	if err != nil {
-		t.Fatal(err)
+	if s = FromFrames(windowBetween(f[0], f[1]), Options{}).Edges[0].ClientSide; s.Of(InFlight) != 1 || s.Open != 1 {
+		t.Errorf("before it had %v in flight and %v connections", s.Of(InFlight), s.Open)
 	}
-	if want, _ := json.Marshal(fromFacts(before, after).Edges); string(got) != string(want) {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	delete(series, Transactions) // as agents stored it that did not count them yet
-	if n := window(series).Edges[0].ClientSide.Of(Transactions); n != 90 {
-		t.Errorf("without the counter: %v transactions, want the histogram's 90", n)
+	g := graphOf(at(0, model.EdgeCounters{RTTMinNS: 1}), at(10, model.EdgeCounters{RTTMinNS: 1}))
+	if len(g.Edges) != 0 {
+		t.Errorf("%d edges of no traffic", len(g.Edges))
 	}
 }
 
-// An edge that was given up has nothing in flight, and a least round-trip time alone is no
-// traffic.
-func TestFactsOfAnEdgeThatEnded(t *testing.T) {
-	l := edgeLabels("client")
-	g := window(map[Field][]model.QueryResult{CPUSeconds: {host()},
-		RequestBytes: {result(points(1, 2, none), l...)}, InFlight: {result(points(1, 1, none), l...)}})
-	if n := g.Edges[0].ClientSide.Of(InFlight); n != 0 {
-		t.Errorf("%v requests in flight on an edge that ended", n)
+// A counter of a file that appears late on a container that was there gained nothing that is known.
+func TestLateFileCounterIsNotAnIncrease(t *testing.T) {
+	at := func(seconds int, disk *model.DiskCounters) *model.Snapshot {
+		return &model.Snapshot{Time: start.Add(time.Duration(seconds) * time.Second),
+			Containers: []model.ContainerSample{{Container: container("x", "x"), CPU: &model.CPUCounters{}, Disk: disk}}}
 	}
-	g = window(map[Field][]model.QueryResult{CPUSeconds: {host()}, RTTMin: {result(points(1, 1, 1), l...)},
-		Confidence: {result(points(3, 3, 3), l...)}})
-	if len(g.Edges) != 0 {
-		t.Errorf("%d edges of no traffic", len(g.Edges))
+	g := graphOf(at(0, nil), at(10, &model.DiskCounters{ReadBytes: 5e9}))
+	if got := *g.Node("x").Usage.DiskReadBytes; got != 0 {
+		t.Errorf("disk reads of %v B/s for a file that appeared late, want 0", got)
+	}
+}
+
+// A container whose name becomes known late is one.
+func TestRenamedContainerIsOne(t *testing.T) {
+	at := func(seconds int, name string, cpu uint64) *model.Snapshot {
+		return &model.Snapshot{Time: start.Add(time.Duration(seconds) * time.Second),
+			Containers: []model.ContainerSample{{Container: container("0123456789abcdef", name),
+				CPU: &model.CPUCounters{UsageNS: cpu * 1e9}}}}
+	}
+	g := graphOf(at(0, "0123456789ab", 10), at(20, "web", 16))
+	n := g.Node("0123456789abcdef")
+	if len(g.Nodes) != 1 || n.Name != "web" || n.Image != "web:1" || *n.Usage.CPUCores != 0.3 {
+		t.Errorf("%d nodes; %+v", len(g.Nodes), n)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"outsight/internal/model"
 )
 
-// Field is one kind of stored series as an input of FromSeries: a column of the registry of metrics. Its upper bits
+// Field is a number of an entity: a column of the registry of metrics. Its upper bits
 // say of which kind of entity it is, the others which of that kind's fields it is.
 type Field uint8
 
@@ -28,25 +28,13 @@ func (f Field) index() int { return int(f & indexMask) }
 
 // fieldAbout is what the registry says of a field.
 type fieldAbout struct {
-	level, histogram, dense, least bool
+	level, least bool
 }
 
 // lasting reports whether the field stays what it is when nothing happens.
 func (a fieldAbout) lasting() bool { return a.level && a.least }
 
 var abouts [kinds << kindShift]fieldAbout
-
-// StoredField says as which stored series a field is found: by its name, and the value of the label "type" where a
-// metric has it.
-type StoredField struct {
-	Name, Type string
-	Field      Field
-}
-
-var storedFields []StoredField
-
-// StoredFields are all fields.
-func StoredFields() []StoredField { return storedFields }
 
 // table is what the graph reads of one kind of entity.
 type table[T any] struct {
@@ -66,17 +54,12 @@ var (
 
 func newTable[T any](rows []model.Row[T], kind Field) *table[T] {
 	t := &table[T]{kind: kind, byName: map[string]Field{}}
-	add := func(name, series string, c *model.Column[T]) Field {
+	add := func(name string, c *model.Column[T]) Field {
 		f := kind | Field(len(t.columns))
 		if len(t.columns) == maxFields {
 			panic(fmt.Sprintf("BUG: %s is more than maxFields fields", name))
 		}
 		t.columns, t.byName[name] = append(t.columns, c), f
-		stored := StoredField{Name: series, Field: f}
-		if c != nil {
-			stored.Type = c.Label.Value
-		}
-		storedFields = append(storedFields, stored)
 		return f
 	}
 	for i := range rows {
@@ -90,15 +73,14 @@ func newTable[T any](rows []model.Row[T], kind Field) *table[T] {
 		}
 		for j := range r.Columns {
 			c := &r.Columns[j]
-			f := add(c.Name, r.Name, c)
-			abouts[f] = fieldAbout{level: r.Kind == model.Gauge, histogram: r.Kind == model.HistogramSeries, dense: c.Dense,
-				least: c.Fold == model.Least}
+			f := add(c.Name, c)
+			abouts[f] = fieldAbout{level: r.Kind == model.Gauge, least: c.Fold == model.Least}
 			if c.Fold == model.Least {
 				t.leasts = append(t.leasts, f)
 			}
 		}
 		if r.Each != nil {
-			abouts[add(r.Name, r.Name, nil)] = fieldAbout{level: r.Kind == model.Gauge}
+			abouts[add(r.Name, nil)] = fieldAbout{level: r.Kind == model.Gauge}
 		}
 	}
 	return t
@@ -157,11 +139,6 @@ var (
 	EndpointRequests = endpointTable.field("requests")
 	EndpointLatency  = endpointTable.field("latency")
 )
-
-// IsSparse reports whether a series of the field that was zero all the time may be left out of an Input: counters and
-// histograms of edges, but for transactions, which would be taken from the histogram then, and those of which the last
-// value counts, which may be of another series of the edge.
-func (f Field) IsSparse() bool { return f.kind() == ofEdge && !abouts[f].level && !abouts[f].dense }
 
 // values are numbers by Field, of one entity.
 type values struct {

@@ -1,6 +1,3 @@
-// Package graph builds the service map: which containers run, what each uses, and who talks to
-// whom, how much and how slowly. Its functions are pure: they turn snapshots or the answers of
-// queries into a Graph, and a Graph into text, DOT, Mermaid or JSON.
 package graph
 
 import (
@@ -42,15 +39,6 @@ type Graph struct {
 
 	// bytes are those of all edges, whatever was left out later.
 	bytes float64
-	// made is what the edges are in; nil where each has memory of its own.
-	made *madePool
-}
-
-// Release says that nothing of the graph is needed any more, and that the memory of its edges may be used again. It
-// need not be called, and may be called once.
-func (g *Graph) Release() {
-	g.made.release()
-	g.made, g.Edges = nil, nil
 }
 
 // Kind says what a node stands for.

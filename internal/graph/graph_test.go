@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -116,7 +117,7 @@ func shop(at time.Time, n uint64) *model.Snapshot {
 	return s
 }
 
-func shopGraph() *Graph { return FromSnapshots(shop(start, 1), shop(start.Add(2*time.Second), 3)) }
+func shopGraph() *Graph { return graphOf(shop(start, 1), shop(start.Add(2*time.Second), 3)) }
 
 func TestRenderers(t *testing.T) {
 	g := shopGraph()
@@ -180,7 +181,7 @@ func TestUnpairedHasNoNetworkTime(t *testing.T) {
 	for i := range s.Edges {
 		s.Edges[i].Paired = false
 	}
-	for _, e := range FromSnapshots(nil, s).Edges {
+	for _, e := range graphOf(nil, s).Edges {
 		if e.Paired || e.NetworkSeconds != nil {
 			t.Errorf("%s: paired %v, network time %v", e.ID, e.Paired, e.NetworkSeconds)
 		}
@@ -206,7 +207,7 @@ func TestUnplacedConnections(t *testing.T) {
 		return s
 	}
 	without := shopGraph()
-	g := FromSnapshots(full(shop(start, 1), 1000, 50), full(shop(start.Add(2*time.Second), 3), 1800, 70))
+	g := graphOf(full(shop(start, 1), 1000, 50), full(shop(start.Add(2*time.Second), 3), 1800, 70))
 	if u := g.Unplaced; u == nil || u.Of(RequestBytes) != 800 || u.Of(ResponseBytes) != 20 || u.Open != 2 {
 		t.Errorf("unplaced %+v", u)
 	}
@@ -228,7 +229,7 @@ func TestEdgesThatMoved(t *testing.T) {
 	before, after := shop(start, 1), shop(start.Add(2*time.Second), 3)
 	for range before.Edges {
 		before.Edges = append(before.Edges[1:], before.Edges[0])
-		if got, err := json.Marshal(FromSnapshots(before, after)); err != nil || string(got) != string(want) {
+		if got, err := json.Marshal(graphOf(before, after)); err != nil || string(got) != string(want) {
 			t.Fatalf("%v: got %s, want %s", err, got, want)
 		}
 	}
@@ -252,19 +253,19 @@ func TestUsage(t *testing.T) {
 }
 
 func TestFirstSnapshotHasNoRates(t *testing.T) {
-	g := FromSnapshots(nil, shop(start, 1))
+	g := graphOf(nil, shop(start, 1))
 	for _, e := range g.Edges {
 		if e.Best().TransactionsPerSecond != nil || e.Best().Of(Transactions) == 0 {
 			t.Errorf("%s: %+v", e.ID, e.Best())
 		}
 	}
-	if FromSnapshots(nil, nil).Nodes == nil {
+	if FromFrames(&frame.Window{}, Options{}).Nodes == nil {
 		t.Error("no snapshot gives no node list")
 	}
 }
 
 func TestRestartedCounter(t *testing.T) {
-	g := FromSnapshots(shop(start, 5), shop(start.Add(time.Second), 2))
+	g := graphOf(shop(start, 5), shop(start.Add(time.Second), 2))
 	if got := g.Node("a1").Called.Of(Transactions); got != 400 {
 		t.Errorf("after a restart: %v transactions, want the new counter's 400", got)
 	}
@@ -276,7 +277,7 @@ func TestIdleEdgesAreLeftOut(t *testing.T) {
 		later.Edges[i].Counters.Closes = later.Edges[i].Counters.Opens
 		s.Edges[i].Counters.Closes = later.Edges[i].Counters.Opens
 	}
-	if g := FromSnapshots(s, later); len(g.Edges) != 0 || g.Node(OutsideID) != nil {
+	if g := graphOf(s, later); len(g.Edges) != 0 || g.Node(OutsideID) != nil {
 		t.Errorf("%d edges without traffic or connections, want none", len(g.Edges))
 	}
 }
@@ -301,7 +302,7 @@ func TestHostileNames(t *testing.T) {
 		Containers: []model.ContainerSample{{Container: evil}},
 		Edges: []model.Edge{edge(model.RoleClient, inside(evil), inside(container("g7", "b`](x)")), "10.0.0.1:80",
 			model.EdgeCounters{SentBytes: 1, Latency: latency(1, time.Millisecond)})}}
-	g := FromSnapshots(nil, s)
+	g := graphOf(nil, s)
 	golden(t, "hostile.txt", Text(g, 100))
 	golden(t, "hostile.dot", DOT(g))
 	golden(t, "hostile.svg", SVG(g))
@@ -327,7 +328,7 @@ func TestCycleAlone(t *testing.T) {
 	s := &model.Snapshot{Time: start, Edges: []model.Edge{
 		edge(model.RoleClient, inside(a), inside(b), "", c), edge(model.RoleClient, inside(b), inside(a), "", c),
 		edge(model.RoleClient, inside(a), inside(a), "", c)}}
-	golden(t, "cycle.txt", Text(FromSnapshots(nil, s), 90))
+	golden(t, "cycle.txt", Text(graphOf(nil, s), 90))
 }
 
 func TestUnits(t *testing.T) {

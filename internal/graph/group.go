@@ -40,47 +40,6 @@ func ParseGrouping(name string) (Grouping, error) {
 		ByWorkload, ByNamespace, ByHost)
 }
 
-// regroup gives the containers and the ends of edges the nodes of a grouping.
-func (by Grouping) regroup(containers []containerChange, edges []edgeChange) []containerChange {
-	settled := by.settle(containers, edges)
-	if by == ByContainer || by == "" {
-		return containers
-	}
-	groups := map[string]*Node{} // of a container, by its own node's ID
-	for i := range containers {
-		n := &containers[i].node
-		if group := by.containerGroup(n); group != nil {
-			groups[nodeID(n.Host, n.ID)] = group
-		}
-	}
-	apart, whole := map[string]bool{}, settled // containers that have processes, and ends without one
-	for i := range edges {
-		if edges[i].idle() {
-			continue
-		}
-		for _, e := range []*end{&edges[i].client, &edges[i].server} {
-			switch {
-			case e.group != nil || e.outside():
-			case by == ByProcess && e.process != "":
-				apart[e.nodeID()] = true
-				e.group = &Node{ID: e.nodeID() + "/" + e.process, Name: e.name + "/" + e.process, Kind: KindProcess,
-					Host: e.host, SeriesID: e.id, Process: e.process}
-			case by == ByProcess:
-				whole[e.nodeID()] = true
-			case by == ByHost:
-				e.group = hostGroup(e.host)
-			default:
-				e.group = groups[e.nodeID()]
-			}
-		}
-	}
-	containers = slices.DeleteFunc(slices.Clone(containers), func(c containerChange) bool {
-		id := nodeID(c.node.Host, c.node.ID)
-		return apart[id] && !whole[id]
-	})
-	return mergeContainers(containers, groups)
-}
-
 func (by Grouping) containerGroup(n *Node) *Node {
 	switch {
 	case by == ByHost:
@@ -103,35 +62,6 @@ func hostGroup(host string) *Node {
 	return &Node{ID: "all/" + host, Name: host, Kind: KindHost, Host: host}
 }
 
-// mergeContainers adds up the numbers of the containers of a group.
-func mergeContainers(containers []containerChange, groups map[string]*Node) []containerChange {
-	var merged []containerChange
-	at := map[string]int{}
-	for _, c := range containers {
-		group := groups[nodeID(c.node.Host, c.node.ID)]
-		if group == nil {
-			merged = append(merged, c)
-			continue
-		}
-		if i, known := at[group.ID]; known {
-			merged[i].add(&c)
-			if by := &merged[i].node; by.Kind == KindPod {
-				by.Members = append(by.Members, c.node.ID)
-			}
-			continue
-		}
-		at[group.ID] = len(merged)
-		gone, id := c.node.Gone, c.node.ID
-		c.node, c.grouped, c.change = *group, true, c.change.clone()
-		c.node.Gone = gone
-		if group.Kind == KindPod {
-			c.node.Members = []string{id}
-		}
-		merged = append(merged, c)
-	}
-	return merged
-}
-
 // add adds the numbers of another container of the same group. A limit is one only if all have it.
 func (c *containerChange) add(other *containerChange) {
 	c.node.Gone = c.node.Gone && other.node.Gone
@@ -149,6 +79,7 @@ func (c *containerChange) add(other *containerChange) {
 		}
 	}
 	c.values.add(&other.values)
+	c.means.add(&other.means)
 	if !math.IsInf(started, 1) {
 		c.set(StartTime, started)
 	}

@@ -107,13 +107,13 @@ func TestGroupings(t *testing.T) {
 			"a2/envoy>a1/com.shop.Web: 30 + 40 bytes, 10 + 10 transactions, paired true",
 		},
 	} {
-		if got := drawn(GroupSnapshots(before, after, by)); got != strings.Join(want, "\n") {
+		if got := drawn(fromFrames(before, after, by)); got != strings.Join(want, "\n") {
 			t.Errorf("by %s: got\n%s\nwant\n%s", by, got, strings.Join(want, "\n"))
 		}
 	}
 	// Two containers' limits are one limit only where both have one.
 	after.Containers[0].Memory.LimitBytes = 0
-	if pod := GroupSnapshots(before, after, ByPod).Node("pod/shop/web-1"); pod.Usage.MemoryLimitBytes != nil {
+	if pod := fromFrames(before, after, ByPod).Node("pod/shop/web-1"); pod.Usage.MemoryLimitBytes != nil {
 		t.Errorf("the pod has a limit of %v, one of its containers has none", *pod.Usage.MemoryLimitBytes)
 	} else if fmt.Sprint(pod.Members) != "[a1 a2]" {
 		t.Errorf("the pod has the containers %v", pod.Members)
@@ -136,7 +136,7 @@ func TestParseGrouping(t *testing.T) {
 
 func TestHeatMap(t *testing.T) {
 	before, after := grouped()
-	m := GroupSnapshots(before, after, ByContainer).HeatMap(10)
+	m := fromFrames(before, after, ByContainer).HeatMap(10)
 	if got, want := fmt.Sprint(m.Names), "[db app host sidecar]"; got != want {
 		t.Errorf("got nodes %s, want %s", got, want)
 	}
@@ -156,16 +156,16 @@ func TestHeatMap(t *testing.T) {
 		return sum
 	}
 	for _, by := range []Grouping{ByContainer, ByPod, ByProcess, ByHost} {
-		if got := total(GroupSnapshots(before, after, by).HeatMap(100)); got != 11410 {
+		if got := total(fromFrames(before, after, by).HeatMap(100)); got != 11410 {
 			t.Errorf("by %s: %v bytes in all, want 11410", by, got)
 		}
 	}
-	few := GroupSnapshots(before, after, ByContainer).HeatMap(2)
+	few := fromFrames(before, after, ByContainer).HeatMap(2)
 	if fmt.Sprint(few.Names, few.Bytes, few.OmittedNodes) != "[db app] [[0 10020] [110 0]] 2" {
 		t.Errorf("got %+v", few)
 	}
 	var cells []string
-	whole := GroupSnapshots(before, after, ByContainer)
+	whole := fromFrames(before, after, ByContainer)
 	m = whole.HeatMap(10)
 	for _, c := range m.Cells {
 		line := fmt.Sprintf("%s>%s %s %v", m.Names[c.Source], m.Names[c.Destination], c.Edge, *c.BytesPerSecond)
@@ -183,7 +183,7 @@ func TestHeatMap(t *testing.T) {
 		"host>db host/node-1>b1 11 2 0.0010", "sidecar>app a2>a1 3 1 0.0010"}, "\n"); got != want {
 		t.Errorf("got cells\n%s\nwant\n%s", got, want)
 	}
-	if none := GroupSnapshots(nil, nil, ByContainer).HeatMap(2); none.Nodes == nil || len(none.Bytes) != 0 {
+	if none := fromFrames(nil, nil, ByContainer).HeatMap(2); none.Nodes == nil || len(none.Bytes) != 0 {
 		t.Errorf("got %+v", none)
 	}
 }
@@ -191,7 +191,7 @@ func TestHeatMap(t *testing.T) {
 func TestHideBelow(t *testing.T) {
 	before, after := grouped()
 	for share, want := range map[float64]int{0: 5, 0.02: 3, 0.05: 2, 0.5: 1, 1: 0} {
-		g := GroupSnapshots(before, after, ByProcess)
+		g := fromFrames(before, after, ByProcess)
 		nodes := len(g.Nodes)
 		if g.HideBelow(share); len(g.Edges) != want || g.HiddenEdges != 5-want || g.OmittedEdges != 0 {
 			t.Errorf("%v: %d edges, %d hidden, want %d and %d", share, len(g.Edges), g.HiddenEdges, want, 5-want)
@@ -200,7 +200,7 @@ func TestHideBelow(t *testing.T) {
 			t.Errorf("%v: containers are hidden", share)
 		}
 	}
-	g := GroupSnapshots(before, after, ByHost)
+	g := fromFrames(before, after, ByHost)
 	if g.HideBelow(math.NaN()); len(g.Edges) != 0 {
 		t.Error("no share is below none")
 	}
@@ -219,7 +219,7 @@ func TestConfidence(t *testing.T) {
 		edge(model.RoleClient, inside(a), outside("198.51.100.7"), "198.51.100.7:443", model.EdgeCounters{SentBytes: 1}),
 	}}
 	s.Edges[0].Via = "docker-proxy"
-	g := FromSnapshots(nil, s)
+	g := graphOf(nil, s)
 	if len(g.Edges) != 2 || g.UnmatchedShare != 0.5 || g.UnmatchedBytesShare != 1.0/12 {
 		t.Fatalf("%d edges, of them unmatched %v with %v of the bytes", len(g.Edges), g.UnmatchedShare, g.UnmatchedBytesShare)
 	}
@@ -231,38 +231,5 @@ func TestConfidence(t *testing.T) {
 		if e.Confidence != want || e.Via != via {
 			t.Errorf("%s: confidence %q via %q, want %q via %q", e.ID, e.Confidence, e.Via, want, via)
 		}
-	}
-}
-
-// The same groups come of stored series.
-func TestGroupSeries(t *testing.T) {
-	labels := func(side, client, clientProcess, server, serverProcess string) map[string]string {
-		return map[string]string{"host": "node-1", "side": side, "client": client, "client_id": client,
-			"client_process": clientProcess,
-			"server":         server, "server_id": server, "server_process": serverProcess, "service": "10.0.0.1:1", "transport": "tcp"}
-	}
-	counter := func(l map[string]string, from, to float64) model.QueryResult {
-		return model.QueryResult{Labels: l, Points: []model.Point{{Time: start, Value: from},
-			{Time: start.Add(10 * time.Second), Value: to}}}
-	}
-	in := Input{From: start, To: start.Add(10 * time.Second), By: ByProcess, Series: listed(map[Field][]model.QueryResult{
-		RequestBytes: {
-			counter(labels("client", "web", "php", "db", "postgres"), 5, 15),
-			counter(labels("client", "web", "cron", "db", "postgres"), 100, 300),
-		},
-	})}
-	bytes := func(g *Graph) map[string]float64 {
-		m := map[string]float64{}
-		for _, e := range g.Edges {
-			m[e.ID] = e.ClientSide.Of(RequestBytes)
-		}
-		return m
-	}
-	if got := fmt.Sprint(bytes(FromSeries(in))); got != "map[web/cron>db/postgres:200 web/php>db/postgres:10]" {
-		t.Errorf("by process: got %s", got)
-	}
-	in.By = ""
-	if got := fmt.Sprint(bytes(FromSeries(in))); got != "map[web>db:210]" {
-		t.Errorf("by container: got %s", got)
 	}
 }

@@ -14,12 +14,6 @@ type kube struct {
 	serviceNamespace, service string
 }
 
-// kubeEnd reads the labels of an end, whose names begin with prefix.
-func kubeEnd(l map[string]string, prefix string) kube {
-	return kube{l[prefix+"namespace"], l[prefix+"pod"], l[prefix+"container"], l[prefix+"workload"],
-		l[prefix+"workload_kind"], l[prefix+"node"], "", ""}
-}
-
 func podGroup(namespace, name string) *Node {
 	return &Node{ID: "pod/" + namespace + "/" + name, Name: namespace + "/" + name, Kind: KindPod,
 		PodNamespace: namespace, PodName: name}
@@ -39,38 +33,12 @@ func serviceGroup(namespace, name string) *Node {
 		PodNamespace: namespace}
 }
 
-// settle gives ends that an agent knows by their address alone the node that Kubernetes has for
-// the address: the container where its host is watched and only one can be meant, else the pod, the
-// workload or the service. It answers the nodes of containers that were given.
-func (by Grouping) settle(containers []containerChange, edges []edgeChange) map[string]bool {
-	settled := map[string]bool{}
-	var pods map[string][]*Node
-	for i := range edges {
-		for _, e := range []*end{&edges[i].client, &edges[i].server} {
-			if !e.outside() || e.kube == (kube{}) {
-				continue
-			}
-			if pods == nil {
-				pods = containersOfPods(containers)
-			}
-			e.settled = e.kube.pod != ""
-			if e.group = by.kubeGroup(&e.kube, pods); e.group != nil && e.group.SeriesID != "" {
-				settled[e.group.ID] = true
-			}
-		}
+// addToPod adds a container to those of its pod, if it is in one.
+func addToPod(pods map[string][]*Node, n *Node) {
+	// "POD" is what kubelets call the container that holds a pod's namespaces. It serves nothing.
+	if n.PodName != "" && n.Name != "POD" {
+		pods[n.PodNamespace+"/"+n.PodName] = append(pods[n.PodNamespace+"/"+n.PodName], n)
 	}
-	return settled
-}
-
-func containersOfPods(containers []containerChange) map[string][]*Node {
-	pods := map[string][]*Node{}
-	for i := range containers {
-		// "POD" is what kubelets call the container that holds a pod's namespaces. It serves nothing.
-		if n := &containers[i].node; n.PodName != "" && n.Name != "POD" {
-			pods[n.PodNamespace+"/"+n.PodName] = append(pods[n.PodNamespace+"/"+n.PodName], n)
-		}
-	}
-	return pods
 }
 
 func (by Grouping) kubeGroup(k *kube, pods map[string][]*Node) *Node {

@@ -3,55 +3,79 @@ package graph
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
-// pairs makes labels of "name=value".
-func pairs(text string) []string {
-	var all []string
-	for _, one := range strings.Fields(text) {
-		name, value, _ := strings.Cut(one, "=")
-		all = append(all, name, value)
-	}
-	return all
+// clusterNames are names by address, which do not change.
+type clusterNames map[string]model.NamedEnd
+
+func (n clusterNames) End(_ time.Time, address netip.Addr, _ netip.AddrPort, _ model.Transport) (model.NamedEnd, bool) {
+	end, ok := n[address.String()]
+	return end, ok
 }
 
-// labelled is a cluster's traffic as it is stored: two hosts with a pod each that they know by id,
-// edges that each host counted at its end and named by address at the other, and edges to services.
-func labelled() map[Field][]model.QueryResult {
-	cart := "namespace=shop pod=cart-0 container=main workload=cart workload_kind=Deployment"
-	db := "namespace=data pod=db-0 container=main workload=db workload_kind=StatefulSet"
-	sandbox := strings.Replace(db, "container=main", "container=POD", 1)
-	end := func(prefix, labels string) string {
-		return prefix + strings.ReplaceAll(labels, " ", " "+prefix)
+func (clusterNames) Container(string) (model.PodIdentity, bool) { return model.PodIdentity{}, false }
+
+// cluster is a cluster's traffic: two hosts with a pod each, edges that each host counted at its end and named by
+// address at the other, and edges to services. The server counted so many requests of the client's 1000.
+func cluster(served uint64) (*frame.Window, clusterNames) {
+	cart := model.PodIdentity{Namespace: "shop", Pod: "cart-0", Container: "main", Workload: "cart",
+		WorkloadKind: "Deployment"}
+	db := model.PodIdentity{Namespace: "data", Pod: "db-0", Container: "main", Workload: "db", WorkloadKind: "StatefulSet"}
+	other := db
+	other.Pod = "db-1"
+	names := clusterNames{"10.0.0.1": {PodIdentity: cart, Node: "n1"}, "10.0.0.2": {PodIdentity: db, Node: "n2"},
+		// A service whose pods are of one workload, and one of which nothing is known.
+		"10.96.0.1": {PodIdentity: model.PodIdentity{Namespace: "data", Workload: "db", WorkloadKind: "StatefulSet"},
+			ServiceNamespace: "data", Service: "db"},
+		"10.96.0.2": {ServiceNamespace: "default", Service: "api"},
+		// A pod on a host that is not watched.
+		"10.0.0.3": {PodIdentity: other, Node: "n3"}}
+	in := func(id, name string, p model.PodIdentity) *model.Container {
+		return &model.Container{ID: id, Name: name, PodNamespace: p.Namespace, PodName: p.Pod, Workload: p.Workload,
+			WorkloadKind: p.WorkloadKind}
 	}
-	of := func(text string) model.QueryResult { return result(points(0, 100, 200), pairs(text)...) }
-	return map[Field][]model.QueryResult{
-		CPUSeconds: {
-			of("host=n1 id=aaa name=main " + cart), of("host=n2 id=bbb name=main " + db),
-			of("host=n2 id=ccc name=POD " + sandbox),
-			of("host=n1 id=host name=host runtime=host"), of("host=n2 id=host name=host runtime=host"),
-		},
-		RequestBytes: {
-			of("host=n1 side=client client_id=aaa client=main server_id=10.0.0.2 server=10.0.0.2 service=10.0.0.2:1 " +
-				end("client_", cart) + " " + end("server_", db) + " server_node=n2"),
-			of("host=n2 side=server client_id=10.0.0.1 client=10.0.0.1 server_id=bbb server=main service=10.0.0.2:1 " +
-				end("client_", cart) + " " + end("server_", db) + " client_node=n1"),
-			// A service whose pods are of one workload, one of which nothing is known, and an address of the internet.
-			of("host=n1 side=client client_id=aaa client=main server_id=10.96.0.1 server=10.96.0.1 service=10.96.0.1:80 " + end("client_", cart) +
-				" server_namespace=data server_workload=db server_workload_kind=StatefulSet service_name=db service_namespace=data"),
-			of("host=n1 side=client client_id=aaa client=main server_id=10.96.0.2 server=10.96.0.2 service=10.96.0.2:80 " + end("client_", cart) + " service_name=api service_namespace=default"),
-			of("host=n1 side=client client_id=aaa client=main server_id=198.51.100.9 server=198.51.100.9 service=198.51.100.9:443 " + end("client_", cart)),
-			// A pod on a host that is not watched.
-			of("host=n1 side=client client_id=aaa client=main server_id=10.0.0.3 server=10.0.0.3 service=10.0.0.3:1 " +
-				end("client_", cart) +
-				" server_namespace=data server_pod=db-1 server_container=main server_workload=db server_workload_kind=StatefulSet server_node=n3"),
-		},
+	a, b := in("aaa", "main", cart), in("bbb", "main", db)
+	host := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}
+	w := &frame.Window{From: start, To: start.Add(20 * time.Second)}
+	add := func(name string, containers []*model.Container, edges func(n uint64) []model.Edge) {
+		at := func(seconds int, n uint64) *model.Snapshot {
+			s := &model.Snapshot{Time: start.Add(time.Duration(seconds) * time.Second), Host: model.Host{Name: name}}
+			for _, c := range containers {
+				s.Containers = append(s.Containers, model.ContainerSample{Container: c,
+					CPU: &model.CPUCounters{UsageNS: n * 1e9}})
+			}
+			s.Edges = edges(n)
+			for i := range s.Edges {
+				s.Edges[i].Instance = uint64(i + 1)
+			}
+			return s
+		}
+		f := framesOf(at(0, 0), at(20, 200))
+		w.Hosts = append(w.Hosts, frame.HostSpans{Host: name, Spans: []frame.Span{{Before: f[0], After: f[1]}}})
 	}
+	add("n1", []*model.Container{a, host}, func(n uint64) (all []model.Edge) {
+		for _, address := range []string{"10.0.0.2", "10.96.0.1", "10.96.0.2", "198.51.100.9", "10.0.0.3"} {
+			e := edge(model.RoleClient, inside(a), outside(address), "10.97.0.1:1", model.EdgeCounters{SentBytes: n})
+			if address == "10.0.0.2" {
+				e.Counters.Latency = latency(5*n, time.Millisecond)
+			}
+			all = append(all, e)
+		}
+		return all
+	})
+	add("n2", []*model.Container{b, in("ccc", "POD", db), host}, func(n uint64) []model.Edge {
+		return []model.Edge{edge(model.RoleServer, outside("10.0.0.1"), inside(b), "10.0.0.2:1",
+			model.EdgeCounters{ReceivedBytes: n, Latency: latency(served*n/200, time.Millisecond)})}
+	})
+	return w, names
 }
 
 func TestGroupingsInKubernetes(t *testing.T) {
@@ -91,8 +115,8 @@ func TestGroupingsInKubernetes(t *testing.T) {
 			"node all/n1 (host) [10.0.0.1]", "node all/n2 (host) [10.0.0.2]", "node all/n3 (host) [10.0.0.3]",
 		},
 	} {
-		in := Input{From: start, To: start.Add(20e9), Series: listed(labelled()), By: by}
-		g := FromSeries(in)
+		w, names := cluster(1000)
+		g := FromFrames(w, Options{By: by, Names: names})
 		var got []string
 		for _, e := range g.Edges {
 			text := e.ID + ":"
@@ -118,49 +142,22 @@ func TestGroupingsInKubernetes(t *testing.T) {
 			t.Errorf("by %s: got\n %s\nwant\n %s", by, strings.Join(got, "\n "), strings.Join(want, "\n "))
 		}
 	}
-	g := FromSeries(Input{From: start, To: start.Add(20e9), Series: listed(labelled()), By: ByWorkload})
+	w, names := cluster(1000)
+	g := FromFrames(w, Options{By: ByWorkload, Names: names})
 	if n := g.Node("workload/data/StatefulSet/db"); n == nil || *n.Usage.CPUCores != 20 ||
 		n.WorkloadKind != "StatefulSet" || n.Name != "data/db" {
 		t.Errorf("the workload is %+v", n)
 	}
 }
 
-// TestNamesThatComeLate: a series that gains the labels of a pod is still the same one, and nothing
-// is counted twice.
-func TestNamesThatComeLate(t *testing.T) {
-	plain := "side=client client_id=aaa client=main server_id=10.0.0.2 server=10.0.0.2 service=10.0.0.2:1"
-	early, late := points(1000, 1100, none), points(none, none, 1250)
-	g := FromSeries(Input{From: start, To: start.Add(20e9), By: ByPod, Series: listed(map[Field][]model.QueryResult{
-		CPUSeconds: {host()},
-		RequestBytes: {result(early, pairs(plain)...),
-			result(late, pairs(plain+" server_namespace=data server_pod=db-0")...)},
-	})})
-	if len(g.Edges) != 1 || g.Edges[0].Server != "pod/data/db-0" || g.Edges[0].ClientSide.Of(RequestBytes) != 250 {
-		t.Errorf("edges are %+v", g.Edges[0])
-	}
-}
-
 // TestSidesOfTwoHostsArePaired where their counts agree, and not otherwise.
 func TestSidesOfTwoHostsArePaired(t *testing.T) {
-	for served, want := range map[float64]bool{1000: true, 1009: true, 1100: false, 500: false} {
-		series := labelled()
-		series[Transactions] = []model.QueryResult{
-			result(points(0, 0, 1000), labelsOf(series[RequestBytes][0])...),
-			result(points(0, 0, served), labelsOf(series[RequestBytes][1])...),
-		}
-		g := FromSeries(Input{From: start, To: start.Add(20e9), Series: listed(series)})
-		for _, e := range g.Edges {
+	for served, want := range map[uint64]bool{1000: true, 1009: true, 1100: false, 500: false} {
+		w, names := cluster(served)
+		for _, e := range FromFrames(w, Options{Names: names}).Edges {
 			if e.ID == "aaa>bbb" && e.Paired != want || e.ID != "aaa>bbb" && e.Paired {
 				t.Errorf("%v requests sent and %v served: %s is paired: %v", 1000, served, e.ID, e.Paired)
 			}
 		}
 	}
-}
-
-func labelsOf(r model.QueryResult) []string {
-	var all []string
-	for name, value := range r.Labels {
-		all = append(all, name, value)
-	}
-	return all
 }

@@ -1,5 +1,10 @@
 package graph
 
+import (
+	"runtime"
+	"sync/atomic"
+)
+
 // worthParallel is how many things take longer than a goroutine for half of them.
 const worthParallel = 1000
 
@@ -28,4 +33,27 @@ func both(first, second func()) {
 		}
 	}()
 	first()
+}
+
+// parallelEach calls f for each of n things that take long, on as many goroutines as there are processors.
+func parallelEach(n int, f func(i int)) {
+	workers := min(runtime.GOMAXPROCS(0), n)
+	if workers <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+			f(int(i))
+		}
+	}
+	all := work
+	for range workers - 1 {
+		others := all
+		all = func() { both(work, others) }
+	}
+	all()
 }

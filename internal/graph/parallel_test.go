@@ -22,7 +22,7 @@ func TestManyEdges(t *testing.T) {
 				model.EdgeCounters{SentBytes: 10, Requests: 7, Replies: 7, Latency: h}))
 		}
 	}
-	g := FromSnapshots(&model.Snapshot{Time: start, Host: s.Host}, s)
+	g := graphOf(&model.Snapshot{Time: start, Host: s.Host}, s)
 	if len(g.Edges) != clients*servers || len(g.Edges) < 2*worthParallel {
 		t.Fatalf("%d edges", len(g.Edges))
 	}

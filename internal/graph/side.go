@@ -27,9 +27,11 @@ type Side struct {
 	// Completeness is model.Completeness of the side, nil where nothing was received.
 	Completeness *float64
 
-	latency, firstByte, rtt, duration model.FloatHistogram
-	received                          float64
-	endpoints                         endpoints
+	latency model.FloatHistogram
+	// firstByte, rtt and duration are empty when what follows from them is known.
+	firstByte, rtt, duration model.FloatHistogram
+	received                 float64
+	endpoints                endpoints
 	// durations and rates are what the others point to.
 	durations [13]Seconds
 	rates     [4]float64
@@ -46,53 +48,16 @@ func (s *Side) Failures() (n float64) {
 	return n
 }
 
-// add adds what was counted at one end. The histograms of e are those of s from now on.
-func (s *Side) add(e *edgeChange) *Side {
-	if !e.has(Transactions) && e.latency != nil {
-		e.set(Transactions, e.latency.Count)
-	}
-	s = s.fold(&e.values, max(0, e.opened-e.closed), e.received(), take, e.latency, e.firstByte, e.rtt, e.duration)
-	s.endpoints = s.endpoints.add(e.endpoints)
-	return s
-}
-
 // merge adds what was counted on another edge, which goes on to be one of its own.
 func (s *Side) merge(o *Side) *Side {
-	return s.fold(&o.values, o.Open, o.received, (*model.FloatHistogram).Merge, &o.latency, &o.firstByte, &o.rtt,
-		&o.duration)
-}
-
-// fold adds numbers and histograms to those of s, which may be nil.
-func (s *Side) fold(v *values, open, received float64, join func(h, other *model.FloatHistogram),
-	latency, firstByte, rtt, duration *model.FloatHistogram) *Side {
 	if s == nil {
 		s = &Side{}
 	}
-	s.values.fold(v, edgeTable.leasts)
-	s.Open += open
-	s.received += received
-	join(&s.latency, latency)
-	join(&s.firstByte, firstByte)
-	join(&s.rtt, rtt)
-	join(&s.duration, duration)
+	s.fold(&o.values, edgeTable.leasts)
+	s.Open += o.Open
+	s.received += o.received
+	s.latency.Merge(&o.latency)
 	return s
-}
-
-// received is how many bytes the end that counted has received.
-func (e *edgeChange) received() float64 {
-	if e.side == model.RoleServer {
-		return e.of(RequestBytes)
-	}
-	return e.of(ResponseBytes)
-}
-
-// own is s with memory of its own, but for that of its histograms.
-func (s *Side) own() *Side {
-	if s == nil {
-		return nil
-	}
-	side := *s
-	return &side
 }
 
 // finish computes the rates and quantiles from the counts.

@@ -28,7 +28,7 @@ func TestUDPEdgesAreMarked(t *testing.T) {
 			ReceivedPackets: 10, Latency: answered}),
 		edge(model.RoleClient, stats, model.UDP, model.EdgeCounters{SentBytes: 5000, SentPackets: 100, OneWay: 100}),
 	}}
-	g := FromSnapshots(&model.Snapshot{Time: time.Unix(0, 0)}, now)
+	g := graphOf(&model.Snapshot{Time: time.Unix(0, 0)}, now)
 	find := func(id string) *Edge {
 		for _, e := range g.Edges {
 			if e.ID == id {

@@ -10,25 +10,9 @@ import (
 // values of its levels, by Field, and how long it was observed.
 type change struct {
 	values
-	latency *model.FloatHistogram
-	// firstByte, rtt and duration are of edges alone.
-	firstByte, rtt, duration *model.FloatHistogram
-	seconds                  float64
-}
-
-// histogram is where the histogram of a field is.
-func (c *change) histogram(f Field) **model.FloatHistogram {
-	switch f {
-	case RunQueue, Latency, EndpointLatency:
-		return &c.latency
-	case FirstByte:
-		return &c.firstByte
-	case RTT:
-		return &c.rtt
-	case ConnectionDuration:
-		return &c.duration
-	}
-	panic("BUG: no room for the histogram of a field")
+	latency *model.FloatHistogram // of the run queue
+	seconds float64
+	means   levelMeans
 }
 
 func (c *change) value(fields ...Field) *float64 {
@@ -109,11 +93,15 @@ func (n *usageNumber) of(c *change) (v float64, ok bool) {
 		return v / c.seconds, ok && c.seconds > 0
 	case model.Limit:
 		return v, ok && v > 0
+	case model.MeanLevel:
+		return c.means.mean(n.fields[0], c.seconds)
+	case model.PeakLevel:
+		return c.means.peak(n.fields[0])
 	case model.Share:
 		whole := c.of(n.fields[1])
 		return c.of(n.fields[0]) / whole, whole > 0
 	case model.QuantileOf:
-		q := quantile(*c.histogram(n.fields[0]), n.Quantile)
+		q := quantile(c.latency, n.Quantile)
 		if q == nil {
 			return 0, false
 		}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"outsight/internal/export"
+	"outsight/internal/frame"
+	"outsight/internal/framelog"
 	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -70,7 +72,7 @@ func kills(t testing.TB) int {
 }
 
 // Server and agent are killed at random instants. In the end, all batches of the agent and all requests that were
-// answered are in the store, each sample once, with its own value, and nothing else.
+// answered are in the store, each sample once, with its own value, and nothing else, and all frames are in the log once.
 func TestKilledAtAnyInstant(t *testing.T) {
 	address := net.JoinHostPort(ownHost, freePorts(t, 1)[0])
 	began := time.Now().Add(-time.Second)
@@ -119,12 +121,15 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		t.Errorf("the agent lost batches: %+v", s)
 	}
 	e.Close()
-	waitFor(t, "the queue to be empty", func() bool { return metric(address, "outsight_queue_messages") == 0 }, srv)
+	waitFor(t, "the queues to be empty", func() bool {
+		return metric(address, "outsight_queue_messages") == 0 && metric(address, "outsight_frame_queue_messages") == 0
+	}, srv)
 	if n := metric(address, "outsight_ingest_poison_messages_total"); n != 0 {
 		t.Errorf("%v messages were set aside", n)
 	}
 	srv.kill(t)
 
+	frames := checkFrames(t, srv.dir, agent.out.Name(), agentKills)
 	kept, err := store.Open(srv.dir, store.Options{OutOfOrder: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -159,11 +164,71 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		taken = append(taken, at.UnixMilli())
 	}
 	missing(t, "foreign requests", stored, taken)
-	t.Logf("%d kills, %d of them of the agent: %d batches and %d foreign requests, all there once", kills(t),
-		agentKills, len(made), len(taken))
-	if len(made) < 50 || len(taken) < 20 {
+	t.Logf("%d kills, %d of them of the agent: %d frames, %d batches and %d foreign requests, all there once", kills(t),
+		agentKills, frames, len(made), len(taken))
+	if frames < 50 || len(made) < 50 || len(taken) < 20 {
 		t.Errorf("only %d batches and %d foreign requests: the test shows nothing", len(made), len(taken))
 	}
+}
+
+// checkFrames looks for all frames that an agent told of in a server's log, and answers how many there are.
+func checkFrames(t testing.TB, dir, told string, agentKills int) int {
+	t.Helper()
+	frames, err := framelog.Open(dir+"/frames", framelog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer frames.Close()
+	type id struct{ epoch, number uint64 }
+	var made []id
+	var times []time.Time
+	for _, line := range wholeLines(t, told) {
+		var at int64
+		var one id
+		if n, _ := fmt.Sscanf(line, "%d %d %d", &at, &one.epoch, &one.number); n == 3 {
+			made, times = append(made, one), append(times, time.UnixMilli(at))
+		}
+	}
+	n := 0
+	q := framelog.Query{Times: append([]time.Time{times[0].Add(-time.Minute)}, times...)}
+	for w, err := range frames.Windows(t.Context(), q) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(w.Hosts) != 1 {
+			t.Fatalf("frame %+v: %d hosts", made[n], len(w.Hosts))
+		}
+		last := w.Hosts[0].Spans[len(w.Hosts[0].Spans)-1].After
+		if got := (id{last.Epoch, last.Number}); got != made[n] {
+			t.Errorf("at %v the newest frame is %+v, want %+v", times[n], got, made[n])
+		}
+		opens, _ := last.Tables[frame.Edges].Columns[frame.Column(frame.Edges, "connections_opened")].At(0)
+		if opens != last.Number {
+			t.Errorf("frame %+v has counted %d", made[n], opens)
+		}
+		n++
+	}
+	stats := frames.Stats()
+	// A killed agent may have put a frame into the spool and not told of it.
+	if extra := stats.Frames - len(made); extra < 0 || extra > agentKills+1 || n != len(made) || stats.Damaged != 0 {
+		t.Errorf("%d frames were made and %d found, %+v", len(made), n, stats)
+	}
+	return n
+}
+
+// wholeLines are the lines of a file, but for one that was cut off.
+func wholeLines(t testing.TB, path string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line, whole := strings.CutSuffix(line, "\n"); whole {
+			all = append(all, line)
+		}
+	}
+	return all
 }
 
 // metric is a number of a server's /metrics, -1 where it does not answer.
@@ -185,21 +250,18 @@ func metric(address, name string) float64 {
 	return -1
 }
 
-// times reads what an agent told, but for a line that was cut off.
+// times are those of the batches that an agent told of.
 func times(t testing.TB, path string) (all []int64) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if line, whole := strings.CutSuffix(line, "\n"); whole {
-			at, err := strconv.ParseInt(line, 10, 64)
-			if err != nil {
-				t.Fatalf("the agent said %q", line)
-			}
-			all = append(all, at)
+	for _, line := range wholeLines(t, path) {
+		if strings.Contains(line, " ") {
+			continue // a frame
 		}
+		at, err := strconv.ParseInt(line, 10, 64)
+		if err != nil {
+			t.Fatalf("the agent said %q", line)
+		}
+		all = append(all, at)
 	}
 	return all
 }

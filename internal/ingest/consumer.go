@@ -5,25 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/queue"
 	"outsight/internal/store"
 )
 
-// Run appends the messages of the queue to the store until ctx ends or the store is closed.
+// Run appends the messages of the queue to the store, and frames to their log, until ctx ends or the store is closed.
 func (i *Ingest) Run(ctx context.Context) error {
-	return i.queue.Consume(ctx, i.process)
+	if i.options.Frames == nil {
+		return i.queue.Consume(ctx, i.process)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return i.queue.Consume(ctx, i.process) })
+	group.Go(func() error { return i.options.Frames.Queue.Consume(ctx, i.processFrames) })
+	return group.Wait()
 }
 
 // process appends a group of messages. They leave the queue once the store has them on the disk.
 func (i *Ingest) process(ctx context.Context, group []*queue.Delivery) error {
 	// Whatever the result: this process has survived these messages.
-	defer i.clearSuspect()
+	defer i.suspects.end()
 	for _, d := range group {
 		if d.Done {
 			continue
@@ -31,7 +37,7 @@ func (i *Ingest) process(ctx context.Context, group []*queue.Delivery) error {
 		if d.Lost > 0 {
 			i.admission.lost(d.Sequence)
 		}
-		if err := i.suspected(d); err != nil {
+		if err := i.suspects.begin(d, d.Sequence); err != nil {
 			d.DeadLetter(err.Error())
 			i.admission.done(d.Header(headerID))
 			d.Done = true
@@ -140,40 +146,3 @@ func (i *Ingest) batchOf(ctx context.Context, d *queue.Delivery) (b *Batch, err 
 	}
 	return b, nil
 }
-
-// maxSuspectAttempts is how often the process may end while it works on one and the same message.
-const maxSuspectAttempts = 3
-
-// suspected records on the disk that processing of a message that is older than this process begins. It fails if that
-// was recorded maxSuspectAttempts times: then each of those processes ended during it.
-func (i *Ingest) suspected(d *queue.Delivery) error {
-	if i.options.Dir == "" || !d.Recovered {
-		return nil
-	}
-	tries := uint64(0)
-	if d.Sequence == i.suspect.sequence {
-		tries = i.suspect.tries
-	}
-	if tries >= maxSuspectAttempts {
-		return fmt.Errorf("the server ended %d times while it worked on this message", tries)
-	}
-	if err := os.WriteFile(i.suspectFile(), fmt.Appendf(nil, "%d %d\n", d.Sequence, tries+1), 0o600); err != nil {
-		i.options.Logger.Warn("cannot note which message is worked on", "error", err)
-	}
-	return nil
-}
-
-// readSuspect reads which message an earlier process was processing when it ended, if any.
-func (i *Ingest) readSuspect() {
-	if text, err := os.ReadFile(i.suspectFile()); i.options.Dir != "" && err == nil {
-		fmt.Sscanf(string(text), "%d %d", &i.suspect.sequence, &i.suspect.tries)
-	}
-}
-
-func (i *Ingest) clearSuspect() {
-	if i.options.Dir != "" {
-		os.Remove(i.suspectFile())
-	}
-}
-
-func (i *Ingest) suspectFile() string { return filepath.Join(i.options.Dir, "suspect") }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"outsight/internal/frame"
 	"outsight/internal/queue"
 )
 
@@ -32,9 +33,12 @@ const (
 	jsonType     = "application/json"
 )
 
-// Handler serves OTLP over HTTP at Path.
+// Handler serves OTLP over HTTP at Path, and frames at frame.Path.
 func (i *Ingest) Handler() http.Handler {
 	mux := http.NewServeMux()
+	if i.options.Frames != nil {
+		mux.HandleFunc(frame.Path, i.postFrame)
+	}
 	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
 		i.counts.requests[overHTTP].Add(1)
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -171,8 +175,10 @@ func classify(err error) Refusal {
 	case errors.Is(err, errTooLarge), errors.Is(err, ErrTooManyPoints), errors.Is(err, ErrTooMuchMemory),
 		errors.Is(err, queue.ErrTooLarge):
 		return TooLarge
-	case errors.Is(err, ErrMalformed), errors.Is(err, errBadHeader):
+	case errors.Is(err, ErrMalformed), errors.Is(err, errBadHeader), errors.Is(err, errFrame):
 		return Malformed
+	case errors.Is(err, errFrameTime):
+		return WrongTime
 	case errors.Is(err, errUnsupported):
 		return Unsupported
 	case errors.As(err, new(rateError)):
@@ -253,7 +259,7 @@ func (a responder) failed(err error, retryAfter time.Duration) {
 		}
 	case TooLarge:
 		status, code = http.StatusRequestEntityTooLarge, codes.InvalidArgument
-	case Malformed:
+	case Malformed, WrongTime:
 		status, code = http.StatusBadRequest, codes.InvalidArgument
 	case Unsupported:
 		status, code = http.StatusUnsupportedMediaType, codes.InvalidArgument

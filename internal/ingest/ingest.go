@@ -82,6 +82,8 @@ type Options struct {
 	Name func([]model.Series) []model.Series
 	// Named is closed when Name is ready: batches of agents wait for it. Nil means at once.
 	Named <-chan struct{}
+	// Frames is where frames go; nil where none are taken.
+	Frames *Frames
 	// Dir is where the consumer notes which message it suspects of ending the process; empty for nowhere.
 	Dir string
 	// Room returns why the queue must not grow, such as a full disk, or nil. A nil Room always allows it.
@@ -153,8 +155,12 @@ type Ingest struct {
 	// not change.
 	all     ledger
 	tenants map[string]*ledger
-	// suspect is the message that an earlier process was processing when it ended.
-	suspect struct{ sequence, tries uint64 }
+	// suspects are messages during which earlier processes ended, frameSuspects those of frames.
+	suspects, frameSuspects suspects
+	oldAgents               oldAgents
+	// keys are of the frames that are checked; frameSlots bounds how many are decoded at a time.
+	keys       *keyFrames
+	frameSlots *slots
 }
 
 // sharedDecoder is a Decoder for requests of some of the senders.
@@ -198,7 +204,12 @@ func New(q *queue.Queue, s Store, o Options) (*Ingest, error) {
 		i.tenants[name] = &ledger{}
 	}
 	i.names.most = i.options.Limits.Remembered
-	i.readSuspect()
+	i.suspects = newSuspects(o.Dir, "suspect", o.Logger)
+	i.frameSuspects = newSuspects(o.Dir, "suspect-frames", o.Logger)
+	i.frameSlots = newSlots(runtime.GOMAXPROCS(0))
+	if o.Frames != nil {
+		i.keys = newKeyFrames(cmp.Or(o.Frames.KeyBytes, defaultKeyBytes))
+	}
 	return i, nil
 }
 
@@ -287,6 +298,7 @@ func (i *Ingest) accept(ctx context.Context, r request, hold *reservation) (take
 	var named []model.Series
 	if whole := r.batch != "" && batch.ours; whole {
 		m.Header[headerWhole] = "1"
+		i.noteOldAgent(batch)
 		if named, err = i.name(ctx, batch.Series); err != nil {
 			batch.release()
 			return taken, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"outsight/internal/export"
+	"outsight/internal/framelog"
 	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/queue"
@@ -54,7 +55,17 @@ func serve(dir, address string) error {
 	if err != nil {
 		return err
 	}
-	in, err := ingest.New(q, kept, ingest.Options{Dir: dir + "/queue", Logger: log})
+	of, err := queue.Open(context.Background(), conn, queue.Options{Stream: "OUTSIGHT-FRAMES", MaxBytes: 64 << 20,
+		Logger: log})
+	if err != nil {
+		return err
+	}
+	frames, err := framelog.Open(dir+"/frames", framelog.Options{Logger: log})
+	if err != nil {
+		return err
+	}
+	in, err := ingest.New(q, kept, ingest.Options{Dir: dir + "/queue", Logger: log,
+		Frames: &ingest.Frames{Queue: of, Log: frames}})
 	if err != nil {
 		return err
 	}
@@ -75,15 +86,22 @@ func counterAt(at time.Time, series int) float64 {
 	return float64(at.UnixMilli()%1e9*7) + float64(series)
 }
 
-// watch is an agent until it is killed. Of each batch that is in the spool it tells the time.
+// watch is an agent until it is killed. Of each batch and each frame that is in the spool it tells the time, and of frames
+// epoch and number.
 func watch(dir, server string) error {
 	e, err := export.Open(export.Options{Server: server, Spool: dir, MaxBackoff: 200 * time.Millisecond})
 	if err != nil {
 		return err
 	}
 	go e.Run(context.Background())
+	frames := newFrameAgent("h", time.Now())
+	last := time.Time{}
 	for tick := time.NewTicker(agentPace); ; <-tick.C {
 		at := time.Now().Truncate(time.Millisecond)
+		if !at.After(last) { // a tick was late
+			continue
+		}
+		last = at
 		var batch []model.Series
 		for i := range agentSeries {
 			batch = append(batch, model.Series{Name: "chaos_total", Kind: model.Counter, Time: at, Value: counterAt(at, i),
@@ -97,6 +115,11 @@ func watch(dir, server string) error {
 			return err
 		}
 		fmt.Println(at.UnixMilli())
+		frames.next(at)
+		if err := e.Consume(context.Background(), frames.last); err != nil {
+			return err
+		}
+		fmt.Println(at.UnixMilli(), frames.last.Epoch, frames.last.Number)
 	}
 }
 

@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -31,6 +32,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"outsight/internal/framelog"
 	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -43,6 +45,7 @@ type server struct {
 	store  *store.Store
 	conn   *nats.Conn
 	queue  *queue.Queue
+	log    framelog.Log
 	ingest *ingest.Ingest
 	http   *httptest.Server
 	grpc   string
@@ -53,6 +56,10 @@ type setup struct {
 	ingest.Options
 	queue queue.Options
 	store store.Options
+	// frames is that frames are taken, too.
+	frames     bool
+	frameQueue queue.Options
+	log        framelog.Options
 	// idle leaves what was taken in the queue.
 	idle bool
 }
@@ -77,6 +84,16 @@ func start(t testing.TB, dir string, o setup) *server {
 	o.queue.MaxBytes = max(o.queue.MaxBytes, 1<<20)
 	s.queue, err = queue.Open(t.Context(), s.conn, o.queue)
 	check()
+	if o.frames {
+		o.frameQueue.Stream = "OUTSIGHT-FRAMES"
+		o.frameQueue.MaxBytes = max(o.frameQueue.MaxBytes, 1<<20)
+		of := *cmp.Or(o.Options.Frames, &ingest.Frames{})
+		of.Queue, err = queue.Open(t.Context(), s.conn, o.frameQueue)
+		check()
+		of.Log, err = framelog.Open(dir+"/frames", o.log)
+		check()
+		s.log, o.Options.Frames = of.Log, &of
+	}
 	o.Dir = dir + "/queue"
 	s.ingest, err = ingest.New(s.queue, s.store, o.Options)
 	check()
@@ -115,6 +132,11 @@ func start(t testing.TB, dir string, o setup) *server {
 		if err := s.store.Close(); err != nil {
 			t.Error(err)
 		}
+		if s.log != nil {
+			if err := s.log.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 	t.Cleanup(s.stop)
 	return s
@@ -125,7 +147,7 @@ func (s *server) drained(t testing.TB) ingest.Stats {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		stats, err := s.ingest.Stats(context.Background())
-		if err == nil && stats.Queue.Messages == 0 {
+		if err == nil && stats.Queue.Messages+stats.FrameQueue.Messages == 0 {
 			return stats
 		}
 		if time.Now().After(deadline) {

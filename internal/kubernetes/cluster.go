@@ -81,11 +81,17 @@ type Cluster struct {
 	byEndpoint  many[spot, *slice]
 	ofService   many[string, *slice]
 	nodeAddress many[netip.Addr, *node]
+
+	history *History
+	// touched are objects that may have changed since the history was told, with when that was.
+	touched map[touchedObject]time.Time
 }
 
 // podEntry is a pod in the tables.
 type podEntry struct {
 	*pod
+	// began and ended are known of a pod of a history; the zero Time otherwise, and of ended while it runs.
+	began, ended time.Time
 	// gone: the API server no longer has it. until is when a pod that is gone or has ended loses
 	// its name or its address; the zero Time while it runs.
 	gone  bool
@@ -104,8 +110,15 @@ func New(config Config, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
-	c := &Cluster{options: o, client: client, timing: usualTiming, now: time.Now,
+	c := newTables(o.withDefaults())
+	c.client = client
+	c.follow()
+	return c, nil
+}
+
+// newTables makes a Cluster that asks nobody.
+func newTables(o Options) *Cluster {
+	c := &Cluster{options: o, timing: usualTiming, now: time.Now, touched: map[touchedObject]time.Time{},
 		changed: make(chan struct{}, 1), synced: make(chan struct{}), owners: newOwners(o.MaxOwners),
 		byUID: map[string]*podEntry{}, byName: map[string]*podEntry{}, byContainer: map[string]run{},
 		entryOf:   map[*pod]*podEntry{},
@@ -121,15 +134,19 @@ func New(config Config, o Options) (*Cluster, error) {
 		items: map[string]*item[*slice]{}}
 	c.nodes = table[*node]{max: o.MaxNodes, decode: decodeNode, index: c.indexNode, unindex: c.unindexNode,
 		items: map[string]*item[*node]{}}
+	return c
+}
+
+// follow makes the reflectors that keep the tables.
+func (c *Cluster) follow() {
 	follow(c, &c.pods, "pods", "/api/v1/pods")
-	if o.Node != "" {
-		c.reflectors[0].selector = "spec.nodeName=" + o.Node
-		return c, nil
+	if c.options.Node != "" {
+		c.reflectors[0].selector = "spec.nodeName=" + c.options.Node
+		return
 	}
 	follow(c, &c.services, "services", "/api/v1/services")
 	follow(c, &c.slices, "endpointslices", "/apis/discovery.k8s.io/v1/endpointslices")
 	follow(c, &c.nodes, "nodes", "/api/v1/nodes")
-	return c, nil
 }
 
 // follow makes a reflector that keeps a table.
@@ -192,6 +209,9 @@ func (c *Cluster) Run(ctx context.Context) {
 		close(c.synced)
 	})
 	running.Go(func() { c.runOwners(ctx) })
+	if c.history != nil {
+		running.Go(func() { c.runHistory(ctx) })
+	}
 	running.Go(func() { c.runSweep(ctx) })
 	running.Wait()
 	c.client.close()

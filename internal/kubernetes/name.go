@@ -39,6 +39,8 @@ func (c *Cluster) Name(series []model.Series) []model.Series {
 type namer struct {
 	*Cluster
 	at time.Time
+	// past is the time of which services, slices and nodes are looked for; the zero Time for what there is now.
+	past time.Time
 	// whole is by the labels as received, ends by those that say who the ends are.
 	whole  map[wholeKey][]model.Label
 	ends   map[endsKey]addition
@@ -197,7 +199,7 @@ func (n *namer) end(a *addition, prefix, id string, at spot) []model.Label {
 
 // onHost is the pod that serves at a port of a node: as a service says, or as its containers declare.
 func (n *namer) onHost(at spot) *podEntry {
-	for _, s := range n.byEndpoint[at] {
+	for _, s := range during(n.byEndpoint[at], n.past) {
 		for _, t := range s.targets {
 			if h := n.byName[t.pod]; t.address == at.address && h != nil && h.hostNetwork {
 				return h
@@ -217,11 +219,13 @@ func (n *namer) target(t target) *podEntry {
 
 // nodeAt is the name of the node that has an address.
 func (n *namer) nodeAt(a netip.Addr) string {
-	if all := n.nodeAddress[a]; len(all) == 1 {
+	if all := during(n.nodeAddress[a], n.past); len(all) == 1 {
 		return all[0].name
 	}
-	if h := n.onNode[a]; len(h) > 0 {
-		return h[0].node
+	for _, h := range n.onNode[a] {
+		if n.past.IsZero() || !n.past.Before(h.began) && (h.ended.IsZero() || n.past.Before(h.ended)) {
+			return h.node
+		}
 	}
 	return ""
 }
@@ -229,17 +233,17 @@ func (n *namer) nodeAt(a netip.Addr) string {
 // service is the key of the only service that is reached at an address: at its virtual one, at a
 // node's, or at that of one of its pods.
 func (n *namer) service(at spot) string {
-	switch all := n.byVirtual[at]; {
+	switch all := during(n.byVirtual[at], n.past); {
 	case len(all) == 1:
 		return all[0].key()
 	case len(all) > 1:
 		return ""
 	}
-	if all := n.byNodePort[at.endpoint]; len(all) == 1 && n.nodeAt(at.address) != "" {
+	if all := during(n.byNodePort[at.endpoint], n.past); len(all) == 1 && n.nodeAt(at.address) != "" {
 		return all[0].key()
 	}
 	found := ""
-	for _, s := range n.byEndpoint[at] {
+	for _, s := range during(n.byEndpoint[at], n.past) {
 		if found != "" && found != s.service {
 			return "" // several services have this pod
 		}
@@ -261,7 +265,7 @@ func (n *namer) backing(service string) backing {
 	}
 	var b backing
 	count := 0
-	for _, s := range n.ofService[service] {
+	for _, s := range during(n.ofService[service], n.past) {
 		for _, t := range s.targets {
 			h := n.target(t)
 			if h == nil || h == b.pod {
@@ -285,6 +289,20 @@ func (n *namer) backing(service string) backing {
 	}
 	n.behind[service] = b
 	return b
+}
+
+// during are the objects that were as they are at a time.
+func during[T interface{ holds(time.Time) bool }](all []T, at time.Time) []T {
+	if at.IsZero() {
+		return all
+	}
+	var then []T
+	for _, one := range all {
+		if one.holds(at) {
+			then = append(then, one)
+		}
+	}
+	return then
 }
 
 func value(labels []model.Label, name string) string {

@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // The parts of objects that matter here, as the API server writes them. Everything else is passed
 // over while decoding.
 
 type metadata struct {
-	Name            string `json:"name"`
-	Namespace       string `json:"namespace"`
-	UID             string `json:"uid"`
-	ResourceVersion string `json:"resourceVersion"`
+	Name            string    `json:"name"`
+	Namespace       string    `json:"namespace"`
+	UID             string    `json:"uid"`
+	ResourceVersion string    `json:"resourceVersion"`
+	Created         time.Time `json:"creationTimestamp"`
 	Labels          struct {
 		TemplateHash string `json:"pod-template-hash"`
 		Service      string `json:"kubernetes.io/service-name"`
@@ -49,7 +51,8 @@ type containerStatus struct {
 
 type containerState struct {
 	Terminated struct {
-		ContainerID string `json:"containerID"`
+		ContainerID string    `json:"containerID"`
+		FinishedAt  time.Time `json:"finishedAt"`
 	} `json:"terminated"`
 }
 
@@ -75,6 +78,7 @@ type podObject struct {
 	} `json:"spec"`
 	Status struct {
 		Phase     string            `json:"phase"`
+		StartTime time.Time         `json:"startTime"`
 		PodIP     string            `json:"podIP"`
 		PodIPs    []addressObject   `json:"podIPs"`
 		HostIP    string            `json:"hostIP"`
@@ -116,9 +120,13 @@ type pod struct {
 	hash         string
 	owner        owner
 	templateHash string
-	addresses    []netip.Addr
-	nodeAddress  []netip.Addr
-	hostNetwork  bool
+	// workload is that of a pod of a history, whose owner is of the kind ofHistory.
+	workload owner
+	// began and finished are the zero Time where they are not known.
+	began, finished time.Time
+	addresses       []netip.Addr
+	nodeAddress     []netip.Addr
+	hostNetwork     bool
 	// ended: its containers have all ended, and its address may be another pod's.
 	ended      bool
 	containers []podContainer
@@ -149,11 +157,17 @@ func decodePod(text []byte) (*pod, metadata, error) {
 	if p.hash = m.Annotations.Mirror; p.hash == "" {
 		p.hash = m.Annotations.ConfigHash
 	}
+	if p.began = o.Status.StartTime; p.began.IsZero() {
+		p.began = m.Created
+	}
 	p.addresses = addresses(o.Status.PodIP, o.Status.PodIPs)
 	p.nodeAddress = addresses(o.Status.HostIP, o.Status.HostIPs)
 	for _, list := range [][]containerStatus{o.Status.Regular, o.Status.Init, o.Status.Ephemeral} {
 		for i := range list {
 			p.addContainer(&list[i])
+			if finished := list[i].State.Terminated.FinishedAt; p.ended && finished.After(p.finished) {
+				p.finished = finished
+			}
 		}
 	}
 	if len(o.Spec.Containers) == 1 {
@@ -213,8 +227,17 @@ func addAddress(list []netip.Addr, text string) []netip.Addr {
 	return append(list, a)
 }
 
+// lifetime is when an object was as it is, by what is known; ended is the zero Time while it is.
+type lifetime struct{ began, ended time.Time }
+
+// holds reports whether an object was as it is at a time. Where the time is the zero Time, it is now.
+func (l *lifetime) holds(at time.Time) bool {
+	return at.IsZero() || !at.Before(l.began) && (l.ended.IsZero() || at.Before(l.ended))
+}
+
 // service is what is kept of a service.
 type service struct {
+	lifetime
 	namespace, name string
 	// addresses are virtual: cluster IPs, load balancers' and external ones. A headless service
 	// has none.
@@ -248,7 +271,7 @@ func decodeService(text []byte) (*service, metadata, error) {
 	if err := json.Unmarshal(text, &o); err != nil {
 		return nil, o.Metadata, fmt.Errorf("reading a service: %w", err)
 	}
-	s := &service{namespace: o.Metadata.Namespace, name: o.Metadata.Name}
+	s := &service{lifetime: lifetime{began: o.Metadata.Created}, namespace: o.Metadata.Namespace, name: o.Metadata.Name}
 	s.addresses = addresses(o.Spec.ClusterIP, o.Status.LoadBalancer.Ingress)
 	for _, text := range append(o.Spec.ClusterIPs, o.Spec.ExternalIPs...) {
 		s.addresses = addAddress(s.addresses, text)
@@ -264,6 +287,7 @@ func decodeService(text []byte) (*service, metadata, error) {
 
 // slice is what is kept of an endpoint slice: where a service's pods are.
 type slice struct {
+	lifetime
 	namespace, name string
 	service         string // its key
 	targets         []target
@@ -300,7 +324,7 @@ func decodeSlice(text []byte) (*slice, metadata, error) {
 	if err := json.Unmarshal(text, &o); err != nil {
 		return nil, o.Metadata, fmt.Errorf("reading an endpoint slice: %w", err)
 	}
-	s := &slice{namespace: o.Metadata.Namespace, name: o.Metadata.Name}
+	s := &slice{lifetime: lifetime{began: o.Metadata.Created}, namespace: o.Metadata.Namespace, name: o.Metadata.Name}
 	if o.Metadata.Labels.Service != "" {
 		s.service = s.namespace + "/" + o.Metadata.Labels.Service
 	}
@@ -327,6 +351,7 @@ func decodeSlice(text []byte) (*slice, metadata, error) {
 
 // node is what is kept of a node.
 type node struct {
+	lifetime
 	name      string
 	addresses []netip.Addr
 }
@@ -345,7 +370,7 @@ func decodeNode(text []byte) (*node, metadata, error) {
 	if err := json.Unmarshal(text, &o); err != nil {
 		return nil, o.Metadata, fmt.Errorf("reading a node: %w", err)
 	}
-	n := &node{name: o.Metadata.Name}
+	n := &node{lifetime: lifetime{began: o.Metadata.Created}, name: o.Metadata.Name}
 	for _, a := range o.Status.Addresses {
 		n.addresses = addAddress(n.addresses, a.Address)
 	}

@@ -90,6 +90,8 @@ func (o *owners) keep(used map[ownerKey]bool) {
 // is the empty owner while that is being found out.
 func (o *owners) workload(p *pod) owner {
 	switch p.owner.kind {
+	case ofHistory:
+		return p.workload
 	case "":
 		return owner{"Pod", p.name}
 	case "Node":

@@ -12,6 +12,7 @@ const maxPast = 16
 // indexPod makes a pod findable. c.mu must be held for writing, as for all in this file that is not
 // said to only look.
 func (c *Cluster) indexPod(p, before *pod) {
+	c.touch(kindPod, p.uid)
 	h := &podEntry{pod: p}
 	switch {
 	case before != nil:
@@ -123,6 +124,7 @@ func (c *Cluster) unindexPod(p *pod, replaced bool) {
 		c.release(h)
 		return // indexPod forgets it
 	}
+	c.touch(kindPod, p.uid)
 	h.gone, h.until = true, c.now().Add(c.options.Keep)
 	c.retired = append(c.retired, h)
 	c.makeRoom()
@@ -158,7 +160,15 @@ func one(all []*podEntry, now time.Time) *podEntry {
 	running := 0
 	for _, h := range all {
 		switch {
-		case h.until.IsZero():
+		case now.Before(h.began):
+		case h.until.IsZero() || now.Before(h.ended):
+			// An address is one pod's at a time: it is the last one's to begin, though the end of another was not seen.
+			if running > 0 && !h.hostNetwork && !h.began.Equal(found.began) {
+				if h.began.After(found.began) {
+					found = h
+				}
+				continue
+			}
 			running++
 			found = h
 		case running > 0 || !h.until.After(now):

@@ -80,3 +80,11 @@ type Host struct {
 	BootTime     time.Time
 	CgroupLayout string // "v1", "v2" or "hybrid"
 }
+
+// NamedEnd is what Kubernetes calls an end of an edge that is known by its address. Fields that are not known are empty.
+type NamedEnd struct {
+	PodIdentity
+	Node string
+	// ServiceNamespace and Service are what the client asks for, of a server's end.
+	ServiceNamespace, Service string
+}

@@ -20,7 +20,7 @@ var HostRows = []Row[Snapshot]{
 	{Name: "outsight_host_cpu_steal_seconds_total", OTel: "outsight.host.cpu.steal", Unit: "s", Kind: Counter,
 		Help: "Time for which a hypervisor kept the CPUs of this virtual machine from running, summed over all CPUs; kernel programs " +
 			"count it for whoever was on the CPU, too",
-		Columns: []Column[Snapshot]{{Name: "cpu_steal", Per: Nanoseconds,
+		Columns: []Column[Snapshot]{{Name: "cpu_steal", Per: Nanoseconds, File: true,
 			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.StealNS })}}},
 	{Name: "outsight_host_cores", OTel: "outsight.host.cores", Unit: "{cpu}", Kind: Gauge,
 		Help: "CPUs of the host",
@@ -48,7 +48,8 @@ var HostRows = []Row[Snapshot]{
 			Count: ofHost(func(s *Snapshot) uint64 { return s.Self.RSSBytes })}}},
 	{Name: "outsight_agent_sent_bytes_total", OTel: "outsight.agent.sent", Unit: "By", Kind: Counter,
 		Help: "Bytes that the agent's own process sent over the network, as its sockets took them (compressed, and encrypted): to a " +
-			"server (otlp), to a remote store (store), and to those who asked for /metrics, the page or its API (http)",
+			"server (server), to another backend (otlp), to a remote store (store), and to those who asked for /metrics, the page or " +
+			"its API (http)",
 		Labels: []string{"to"}, Each: func(s *Snapshot, to *Sink) {
 			for _, sent := range s.Self.Sent {
 				to.Add(float64(sent.Bytes), NewLabel("to", sent.To))

@@ -114,6 +114,8 @@ type KernelEdge struct {
 	Counters EdgeCounters
 	// Endpoints are what was asked for on the edge, where that was recognised.
 	Endpoints []Endpoint
+	// Connections are those of Edge.Connections.
+	Connections []uint64
 }
 
 // KernelEdgeKey identifies an edge as one end sees it. The ephemeral client port is masked.

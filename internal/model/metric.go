@@ -240,6 +240,18 @@ type Number struct {
 	Always, Trouble bool
 }
 
+// withMean are the last value of a gauge, its mean over the window, and its highest value of late.
+func withMean(level Number) []Number {
+	mean, peak := level, level
+	mean.Key, mean.Title, mean.Formula = level.Key+"_mean", level.Title+" (mean)", MeanLevel
+	mean.Meaning = "Mean over the covered time of the window; where it was not there it counts as none"
+	peak.Key, peak.Title, peak.Formula = level.Key+"_highest", level.Title+" (highest)", PeakLevel
+	peak.Meaning = "Highest value since the last full minute before the end of the window; of several containers the sum " +
+		"of theirs"
+	mean.Order, peak.Order = 0, 0
+	return []Number{level, mean, peak}
+}
+
 // Formula is how a number is computed of columns.
 type Formula uint8
 
@@ -251,6 +263,9 @@ const (
 	// Level is the last value of a gauge; Limit as well, where 0 stands for no limit.
 	Level
 	Limit
+	// MeanLevel is the mean of a gauge over the window, PeakLevel its highest value of late: Column.Mean.
+	MeanLevel
+	PeakLevel
 	// LeastLevel is the least of the gauges of several series.
 	LeastLevel
 	// Share is what one counter gained over what another did.
@@ -361,6 +376,10 @@ func (n *Number) promQL(of []string) string {
 		return each("rate")
 	case n.Formula == Level || n.Formula == Limit:
 		return "sum(" + of[0] + ")"
+	case n.Formula == MeanLevel:
+		return each("avg_over_time")
+	case n.Formula == PeakLevel:
+		return each("max_over_time")
 	case n.Formula == LeastLevel:
 		return "min(" + of[0] + ")"
 	case n.Formula == Share:

@@ -149,6 +149,9 @@ type Edge struct {
 	Counters EdgeCounters
 	// Endpoints are what was asked for, where that was recognised, in order of their key.
 	Endpoints []Endpoint
+	// Connections are hashes of the initial sequence numbers of some of the newest connections, the same at both ends
+	// whatever translates addresses on the way; none where the kernel programs do not tell them.
+	Connections []uint64
 	// Start is when Counters were all zero: the time of the last reading that did not have the
 	// edge. It is the zero Time where that is not known.
 	Start time.Time
@@ -209,7 +212,8 @@ type PartSample struct {
 // SentBytes is what the agent's process wrote to network connections for one purpose, cumulative: all that its sockets
 // took, compressed and encrypted where that is done.
 type SentBytes struct {
-	// To is "otlp" (a server), "store" (a remote store) or "http" (who asks for /metrics, or for the page and its API).
+	// To is "server", "otlp" (another backend), "store" (a remote store) or "http" (who asks for /metrics, or for the page
+	// and its API).
 	To    string
 	Bytes uint64
 }

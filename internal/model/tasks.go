@@ -58,12 +58,12 @@ var taskRows = []Row[ContainerSample]{
 		Help: "Threads that exist now",
 		Columns: []Column[ContainerSample]{{Name: "threads", Mean: true,
 			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Threads }),
-			Shown: []Number{{Key: "threads", Title: "Threads", Group: GroupCPU, Order: 8, Formula: Level}}}}},
+			Shown: withMean(Number{Key: "threads", Title: "Threads", Group: GroupCPU, Order: 8, Formula: Level})}}},
 	{Name: "container_busy_threads", OTel: "container.threads.busy", Unit: "{thread}", Kind: Gauge,
 		Help: "Threads over which the CPU time of ten seconds is spread: the time of all over that of the busiest",
 		Columns: []Column[ContainerSample]{{Name: "busy_threads", Mean: true, Value: busyThreads,
-			Shown: []Number{{Key: "busy_threads", Title: "Busy threads", Group: GroupCPU, Order: 9, Formula: Level,
-				Meaning: "Over how many threads the CPU time is spread: that of all over that of the busiest"}}}}},
+			Shown: withMean(Number{Key: "busy_threads", Title: "Busy threads", Group: GroupCPU, Order: 9, Formula: Level,
+				Meaning: "Over how many threads the CPU time is spread: that of all over that of the busiest"})}}},
 }
 
 var ofProcesses = in(func(s *ContainerSample) *ProcessCounters { return s.Processes })

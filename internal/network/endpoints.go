@@ -88,13 +88,10 @@ func (l *line) keepEndpoints() {
 	}
 }
 
-// moveEndpoints makes the line's endpoints count for its new total: the whole of what they have
-// counted, or what they count from now on.
-func (l *line) moveEndpoints(whole bool) {
+// moveEndpoints makes the line's endpoints count for its new total from now on.
+func (l *line) moveEndpoints() {
 	for k, e := range l.endpoints {
-		if e.as = l.to.admit(k); !whole {
-			e.base = e.last
-		}
+		e.as, e.base = l.to.admit(k), e.last
 		l.endpoints[k] = e
 	}
 }

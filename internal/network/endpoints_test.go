@@ -44,7 +44,7 @@ func TestEndpointsAddUp(t *testing.T) {
 	expect("both counted anew", one, map[string]uint64{"a": 9, "b": 4})
 	l.keepEndpoints()
 	l.to = two
-	l.moveEndpoints(false)
+	l.moveEndpoints()
 	expect("it moved", one, map[string]uint64{"a": 9, "b": 4})
 	l.takeEndpoints([]model.Endpoint{endpoint("a", 3), endpoint("b", 3)})
 	expect("what moved", two, map[string]uint64{"a": 1})

@@ -10,8 +10,8 @@ import (
 	"outsight/internal/model"
 )
 
-// lingerViews is for how many views an edge stays in the answer after the kernel forgot it. Its
-// sum is remembered longer, for the time when it comes back.
+// lingerViews is for how many views an edge stays in the answer after the kernel forgot it. Then its sum is forgotten:
+// frames remember it, and if it comes back it is another instance, which begins at 0.
 const lingerViews = 300
 
 // edgeKey is what makes two edges one.
@@ -71,6 +71,8 @@ type ledger struct {
 	totals   map[edgeKey]*total
 	view     uint64
 	overflow uint64
+	// instances counts the totals that there ever were.
+	instances uint64
 	// before is the time of the view before, zero in the first.
 	before time.Time
 }
@@ -87,6 +89,7 @@ type line struct {
 	last, base     model.EdgeCounters
 	endpoints      map[model.EndpointKey]lineEndpoint
 	client, server model.Peer
+	connections    []uint64
 	confidence     model.Confidence
 	view           uint64
 	// wants is the key of its own edge where it counts for another one.
@@ -96,6 +99,9 @@ type line struct {
 // total is one edge.
 type total struct {
 	key edgeKey
+	// instance is a number of its own, which stays when more becomes known of the ends. No count ever moves from one
+	// instance to another.
+	instance uint64
 	// start is when the sum was zero, zero where that is not known.
 	start          time.Time
 	client, server model.Peer
@@ -105,6 +111,8 @@ type total struct {
 	// gone is what lines counted that are here no longer.
 	gone          model.EdgeCounters
 	goneEndpoints tally
+	// connections are those of its lines, the last that there were.
+	connections []uint64
 	// admitted endpoints count under their own names.
 	admitted map[model.EndpointKey]bool
 	// others are the admitted ones called "other".
@@ -160,7 +168,7 @@ func (g *ledger) update(s *sighting) {
 		}
 		g.reassign(l, s, client, server)
 	}
-	l.last = s.edge.Counters
+	l.last, l.connections = s.edge.Counters, s.edge.Connections
 	l.takeEndpoints(s.edge.Endpoints)
 	l.view = g.view
 	l.to.describe(l, s)
@@ -190,19 +198,24 @@ func (t *total) describe(l *line, s *sighting) {
 func (g *ledger) assign(l *line, s *sighting, client, server model.Peer) {
 	l.client, l.server, l.confidence = client, server, s.confidence
 	known := len(g.totals)
-	counting := client
-	if s.server() {
-		counting = server
-	}
-	own := edgeKey{
-		side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service, transport: s.edge.Key.Transport,
-		clientProcess: client.Process, serverProcess: server.Process,
-	}
+	own, counting := keyOf(s, client, server)
 	k := g.admit(own, counting)
 	if l.wants = nil; k != own {
 		l.wants = &own
 	}
 	g.put(l, k, known)
+}
+
+// keyOf is the key of what is seen between two ends, and the one that counted.
+func keyOf(s *sighting, client, server model.Peer) (own edgeKey, counting model.Peer) {
+	counting = client
+	if s.server() {
+		counting = server
+	}
+	return edgeKey{
+		side: s.edge.Key.Role, client: client.ID(), server: server.ID(), service: s.service, transport: s.edge.Key.Transport,
+		clientProcess: client.Process, serverProcess: server.Process,
+	}, counting
 }
 
 // put puts a line to the total with key k. There were as many totals before as known.
@@ -215,9 +228,10 @@ func (g *ledger) put(l *line, k edgeKey, known int) {
 	}
 }
 
-// reassign follows a change of what is known of a line's ends. Where more became known of the
-// same connections, all that was counted moves. Where a container's address went to another
-// container, each keeps what was counted in its time. What was known is not unlearnt.
+// reassign follows a change of what is known of a line's ends. Where more became known of the same connections, all
+// that was counted gets the new ends, unless there is an edge of these already: counts stay in the instance that has
+// them, so that nothing is counted twice. Where a container's address went to another container, each keeps what was
+// counted in its time. What was known is not unlearnt.
 func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	client, learntClient := learn(l.client, client)
 	server, learntServer := learn(l.server, server)
@@ -226,17 +240,34 @@ func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 		g.promote(l)
 		return
 	}
-	from, whole := l.to, true
-	if learntClient && learntServer && from.lines == 1 && from.goneIsZero() {
-		delete(g.totals, from.key)
-	} else {
-		from.keep(&l.last, &l.base)
-		l.keepEndpoints()
-		from.depart(g.view)
-		l.base, whole = l.last, false
+	from := l.to
+	if learntClient && learntServer && l.wants == nil && from.lines == 1 && from.goneIsZero() &&
+		g.rename(l, s, client, server) {
+		return
 	}
+	from.keep(&l.last, &l.base)
+	l.keepEndpoints()
+	from.depart(g.view)
+	l.base = l.last
 	g.assign(l, s, client, server)
-	l.moveEndpoints(whole)
+	l.moveEndpoints()
+}
+
+// rename gives the total of a line, which is of nothing else, other ends. It answers false where there is an edge of
+// these. The quotas do not matter: it has been admitted already.
+func (g *ledger) rename(l *line, s *sighting, client, server model.Peer) bool {
+	t := l.to
+	k, _ := keyOf(s, client, server)
+	if g.totals[k] != nil {
+		return false
+	}
+	delete(g.totals, t.key)
+	g.totals[k] = t
+	t.key = k
+	t.client, t.server = peersOf(k, client, server)
+	t.quota = g.quota(t.countingPeer())
+	l.client, l.server, l.confidence = client, server, s.confidence
+	return true
 }
 
 // promote gives a line that counts for another edge its own when there is room by now. What it has counted so far
@@ -258,7 +289,7 @@ func (g *ledger) promote(l *line) {
 		l.wants = nil
 	}
 	g.put(l, k, known)
-	l.moveEndpoints(false)
+	l.moveEndpoints()
 }
 
 // learn is what is known of an end after now was found, and whether all that was counted
@@ -308,7 +339,8 @@ func (g *ledger) leave(l *line) {
 func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 	t := g.totals[k]
 	if t == nil {
-		t = &total{key: k, client: client, server: server}
+		g.instances++
+		t = &total{key: k, instance: g.instances, client: client, server: server}
 		t.quota = g.quota(t.countingPeer())
 		g.totals[k] = t
 	}
@@ -364,14 +396,18 @@ func (t *total) countingPeer() model.Peer {
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, t := range g.totals {
 		t.sum = t.gone
+		if t.lines > 0 {
+			t.connections = nil
+		}
 	}
 	for _, l := range g.lines {
 		gained := l.last.Since(&l.base)
 		l.to.sum.Add(&gained)
+		l.to.takeConnections(l.connections)
 	}
 	shown := make([]*total, 0, len(g.totals))
 	for _, t := range g.totals {
-		if present[t.counting()] && (t.lines > 0 || g.view-t.idle <= lingerViews) {
+		if present[t.counting()] {
 			shown = append(shown, t)
 		}
 	}
@@ -384,47 +420,48 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 	edges := make([]model.Edge, len(shown))
 	for i, t := range shown {
 		edges[i] = model.Edge{
-			Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service, Transport: t.key.transport,
-			Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
-			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()],
+			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
+			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
+			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()], Connections: t.connections,
 		}
 	}
 	return edges
 }
 
-// forget drops edges that nobody will ask for again, and keeps those without a kernel edge
-// within the bound: the longest idle go to the edge of "others" of their counting end.
+// maxConnections is how many connections of an edge are told.
+const maxConnections = 8
+
+// takeConnections adds the connections of a line. Of many it keeps those with the least hashes, as the kernel programs
+// and other hosts do.
+func (t *total) takeConnections(more []uint64) {
+	if len(more) == 0 {
+		return
+	}
+	all := slices.Concat(t.connections, more)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	t.connections = all[:min(len(all), maxConnections)]
+}
+
+// forget drops edges without a kernel edge: those of which the counting container is gone, those that have lingered,
+// and those past the bound, the longest idle first.
 func (g *ledger) forget(present map[string]bool) {
 	g.forgetQuotas(present)
-	idling := 0
+	var idle []*total
 	for k, t := range g.totals {
 		switch {
 		case t.lines > 0:
-		case !present[t.counting()]:
+		case !present[t.counting()], g.view-t.idle >= lingerViews:
 			delete(g.totals, k)
-		case k != k.others():
-			idling++
-		}
-	}
-	if g.idle = idling; idling <= g.options.MaxEdges {
-		return
-	}
-	idle := make([]*total, 0, idling)
-	for _, t := range g.totals {
-		if t.lines == 0 && t.key != t.key.others() {
+		default:
 			idle = append(idle, t)
 		}
 	}
+	if g.idle = len(idle); g.idle <= g.options.MaxEdges {
+		return
+	}
 	slices.SortFunc(idle, compareIdle)
 	for _, t := range idle[:len(idle)-g.options.MaxEdges] {
-		client, server := peersOf(t.key.others(), t.client, t.server)
-		others := g.total(t.key.others(), client, server)
-		others.idle = g.view
-		others.keep(&t.gone, &model.EdgeCounters{})
-		for _, e := range t.goneEndpoints {
-			e.EndpointKey = others.admit(e.EndpointKey)
-			others.keepEndpoint(&e)
-		}
 		delete(g.totals, t.key)
 		g.overflow++
 		g.idle--

@@ -2,11 +2,15 @@ package network
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -134,58 +138,141 @@ func TestTwoInstancesOfAnEdge(t *testing.T) {
 func TestIdleEdgesAreBounded(t *testing.T) {
 	w := newWorld()
 	w.docker("web", 20, 200, "172.17.0.2")
-	r := New(Options{MaxEdges: 3})
+	r, framed := New(Options{MaxEdges: 3}), newFrames()
 	var total uint64
 	for i := range 10 {
 		w.edges = nil
 		w.serves(20, 200, "172.17.0.2:80", fmt.Sprintf("198.51.100.%d", i), 0, uint64(i+1))
 		total += uint64(i + 1)
-		r.Resolve(w.view())
+		framed.transactions(r.Resolve(w.view()))
 	}
 	w.edges = nil
-	r.Resolve(w.view())
-	// Entry 0 to 6 went to the others; the last three are within the bound.
+	framed.transactions(r.Resolve(w.view()))
 	edges := r.Resolve(w.view())
+	// Entries 0 to 6 left before their time, which loses nothing: frames have them.
 	expect(t, edges, "server 198.51.100.7 -> web 172.17.0.2:80 8/8", "server 198.51.100.8 -> web 172.17.0.2:80 9/9",
-		"server 198.51.100.9 -> web 172.17.0.2:80 10/10", "server others -> web invalid AddrPort 28/28")
-	var sum uint64
-	for _, e := range edges {
-		sum += e.Counters.SentBytes
-	}
-	if sum != total {
-		t.Errorf("the edges sum up to %d bytes, want all %d", sum, total)
+		"server 198.51.100.9 -> web 172.17.0.2:80 10/10")
+	if got := framed.transactions(edges); got != total {
+		t.Errorf("the frame has %d transactions, want all %d", got, total)
 	}
 	if got, want := r.Drops()[0], (model.Drop{Name: "network idle edges", Count: 7, Capacity: 3, Used: 3}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-func TestOthersAreOneEdgeWhateverTheProcesses(t *testing.T) {
-	w := newWorld()
-	w.docker("web", 20, 200, "172.17.0.2")
-	r := New(Options{MaxEdges: 3})
-	for range lingerViews + 1 {
-		r.Resolve(w.view())
-	}
-	for i := range 10 {
-		w.edges = nil
-		w.serves(20, 200, "172.17.0.2:80", "198.51.100.1", 0, uint64(i+1))
-		w.last().Process = fmt.Sprint("job-", i)
-		r.Resolve(w.view())
-	}
-	w.edges = nil
-	r.Resolve(w.view())
-	if n := len(r.ledger.totals); n != 4 {
-		t.Errorf("%d edges are kept, want 3 and the others", n)
-	}
-	var others uint64
-	for _, e := range r.Resolve(w.view()) {
-		if !e.Service.IsValid() {
-			others += e.Counters.SentBytes
+// frames are those of the edges of a resolver.
+type frames struct {
+	builder *frame.Builder
+	at      time.Time
+}
+
+func newFrames() *frames {
+	at := time.Unix(1_800_000_000, 0)
+	return &frames{frame.NewBuilder(at), at}
+}
+
+// transactions are all that the frame of these edges has.
+func (f *frames) transactions(edges []model.Edge) (sum uint64) {
+	f.at = f.at.Add(time.Second)
+	table := &f.builder.Build(&model.Snapshot{Time: f.at, Edges: edges}).Tables[frame.Edges]
+	for row := range table.IDs {
+		if h := table.Histograms[frame.Histogram(frame.Edges, "latency")].At(row); h != nil {
+			sum += h.Count
 		}
 	}
-	if others != 28 {
-		t.Errorf("others have %d bytes, want the 28 of the first seven", others)
+	return sum
+}
+
+// TestFramesHaveWhatWasCounted: whatever becomes known of ends, is forgotten or comes back, frames have each transaction
+// once.
+func TestFramesHaveWhatWasCounted(t *testing.T) {
+	const clients = 8
+	random := rand.New(rand.NewPCG(1, 2))
+	w, r, framed := newWorld(), New(Options{MaxEdges: 4, MaxContainerEdges: 12}), newFrames()
+	w.docker("db", 20, 200, "172.17.0.3")
+	w.add(&model.Container{ID: "id-api", Name: "api", Runtime: model.Docker}, 21, 201, "172.17.0.4")
+	counted := func(n uint64) model.EdgeCounters { return model.EdgeCounters{SentBytes: n, Latency: histogram(n)} }
+	var total uint64
+	lives := 0
+	for second := range 3000 {
+		switch client := random.IntN(clients); random.IntN(8) {
+		case 0: // a client container begins, and its address is not known yet
+			name := fmt.Sprintf("job-%d", lives)
+			lives++
+			w.docker(name, model.CgroupID(100+lives), uint32(1000+lives))
+		case 1: // what is known of one becomes more
+			for i, c := range w.containers {
+				if len(c.Addresses) == 0 {
+					known := *c
+					known.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{172, 17, 1, byte(client)})}
+					w.containers = slices.Clone(w.containers)
+					w.containers[i] = &known
+					break
+				}
+			}
+		case 2: // one ends
+			if c := w.containers[random.IntN(len(w.containers))]; strings.HasPrefix(c.Name, "job-") {
+				w.remove(c.Name)
+			}
+		case 3: // the kernel forgets an edge
+			if n := len(w.edges); n > 0 {
+				w.edges = slices.Delete(slices.Clone(w.edges), n-1, n)
+			}
+		case 4: // or counts it under another process from now on
+			if n := len(w.edges); n > 0 {
+				w.edges = slices.Clone(w.edges)
+				e := &w.edges[random.IntN(n)]
+				e.Key.PeerProcess, e.Counters = fmt.Sprintf("process-%d", random.IntN(3)), model.EdgeCounters{}
+			}
+		default: // a client asks
+			address := netip.AddrFrom4([4]byte{172, 17, 1, byte(client)}).String()
+			w.edges = slices.Clone(w.edges)
+			i := slices.IndexFunc(w.edges, func(e model.KernelEdge) bool { return e.Key.Client.String() == address })
+			n := uint64(random.IntN(9) + 1)
+			total += n
+			if i < 0 {
+				w.serves(20, 200, "172.17.0.3:5432", address, 0, n)
+				break
+			}
+			w.edges[i].Counters = counted(w.edges[i].Counters.SentBytes + n)
+		}
+		if got := framed.transactions(r.Resolve(w.view())); got != total {
+			t.Fatalf("second %d: the frame has %d transactions, %d were counted", second, got, total)
+		}
+	}
+	if lives < 100 || total < 5000 {
+		t.Errorf("%d containers and %d transactions: the test tests nothing", lives, total)
+	}
+}
+
+// TestInstance: an edge stays what it is when more becomes known of its ends, and is another one when it comes back.
+func TestInstance(t *testing.T) {
+	w, r := newWorld(), New(Options{})
+	w.docker("db", 20, 200, "172.17.0.3")
+	web := w.docker("web", 10, 100)
+	w.serves(20, 200, "172.17.0.3:1", "172.17.0.2", 0, 5)
+	first := r.Resolve(w.view())[0]
+	known := *web
+	known.Addresses = []netip.Addr{netip.MustParseAddr("172.17.0.2")}
+	w.containers[slices.Index(w.containers, web)] = &known
+	second := r.Resolve(w.view())[0]
+	if first.Instance == 0 || second.Instance != first.Instance || second.Client.Name() != "web" {
+		t.Errorf("instance %d of %s became %d of %s", first.Instance, first.Client.Name(), second.Instance,
+			second.Client.Name())
+	}
+	// Another one whose ends turn out to be the same stays apart, with what it counted.
+	w.serves(20, 200, "172.17.0.3:1", "172.17.0.9", 0, 3)
+	r.Resolve(w.view())
+	more := known
+	more.Addresses = append(slices.Clone(known.Addresses), netip.MustParseAddr("172.17.0.9"))
+	w.containers[slices.Index(w.containers, &known)] = &more
+	expect(t, r.Resolve(w.view()), "server 172.17.0.9 -> db 172.17.0.3:1 3/3", "server web -> db 172.17.0.3:1 5/5")
+	w.edges = slices.Clone(w.edges)
+	w.edges[1].Counters = counted(4)
+	edges := r.Resolve(w.view())
+	expect(t, edges, "server 172.17.0.9 -> db 172.17.0.3:1 3/3", "server web -> db 172.17.0.3:1 6/6")
+	if edges[0].Instance == edges[1].Instance || edges[1].Instance != first.Instance {
+		t.Errorf("instances %d and %d, the first was %d", edges[0].Instance, edges[1].Instance, first.Instance)
 	}
 }
 
@@ -194,7 +281,7 @@ func TestIdleEdgesLeaveTheAnswer(t *testing.T) {
 	w.docker("web", 20, 200)
 	r := New(Options{})
 	w.dials(20, 200, "198.51.100.7:443", 5)
-	r.Resolve(w.view())
+	first := r.Resolve(w.view())[0].Instance
 	w.edges = nil
 	for i := range lingerViews {
 		if n := len(r.Resolve(w.view())); n != 1 {
@@ -204,7 +291,11 @@ func TestIdleEdgesLeaveTheAnswer(t *testing.T) {
 	r.Resolve(w.view())
 	expect(t, r.Resolve(w.view()))
 	w.dials(20, 200, "198.51.100.7:443", 1)
-	expect(t, r.Resolve(w.view()), "client web -> 198.51.100.7 198.51.100.7:443 6/6")
+	edges := r.Resolve(w.view())
+	expect(t, edges, "client web -> 198.51.100.7 198.51.100.7:443 1/1")
+	if edges[0].Instance == first {
+		t.Error("what came back is the instance that was forgotten")
+	}
 }
 
 func TestPublishedEdgesDoNotChange(t *testing.T) {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -238,5 +239,36 @@ func TestUnmatchedShare(t *testing.T) {
 	edges := []model.Edge{{Confidence: model.Exact}, {}, {Confidence: model.ByAddress}, {Confidence: model.ByListener}}
 	if got := model.UnmatchedShare(edges); got != 0.25 {
 		t.Errorf("got %v, want 0.25", got)
+	}
+}
+
+func TestTranslatedServerOnThisHost(t *testing.T) {
+	w := newWorld()
+	w.docker("web", 10, 100, "172.17.0.2")
+	w.docker("a", 20, 200, "172.17.0.3")
+	w.docker("b", 30, 300, "172.17.0.4")
+	w.listens(20, 200, "0.0.0.0:8080")
+	w.dials(10, 100, "10.96.0.1:80", 5) // older than the programs, and never idle
+	v := w.view()
+	of := func(client, dialled, reached string) model.Translation {
+		return model.Translation{Client: netip.MustParseAddr(client), Dialled: netip.MustParseAddrPort(dialled),
+			Reached: netip.MustParseAddrPort(reached)}
+	}
+	v.Translations = []model.Translation{
+		of("172.17.0.2", "10.96.0.1:80", "172.17.0.3:8080"), of("172.17.0.2", "10.96.0.1:80", "172.17.0.3:8080"),
+		of("172.17.0.9", "10.96.0.1:80", "172.17.0.4:8080"), // another client's
+		of("172.17.0.2", "10.96.0.2:80", "172.17.0.4:8080"),
+	}
+	edges := New(Options{}).Resolve(v)
+	expectDescribed(t, edges, "client web() -> a() 10.96.0.1:80 is 172.17.0.3:8080 listener 5")
+	if _, need := NeedTranslations(edges); need || len(OfEdges(v.Translations, edges)) != 0 {
+		t.Errorf("more translations are asked for: %v", OfEdges(v.Translations, edges))
+	}
+	v.Translations = append(v.Translations, of("172.17.0.2", "10.96.0.1:80", "172.17.0.4:8080"))
+	edges = New(Options{}).Resolve(v)
+	expectDescribed(t, edges, "client web() -> 10.96.0.1() 10.96.0.1:80 none 5")
+	about := OfEdges(v.Translations, edges)
+	if _, need := NeedTranslations(edges); !need || len(about) != 3 {
+		t.Errorf("got %v", about)
 	}
 }

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"outsight/internal/api"
+	"outsight/internal/fleet"
+	"outsight/internal/frame"
+	"outsight/internal/framelog"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -126,6 +129,7 @@ type surfaces struct {
 	numbers      struct{ Usage, Side, Endpoint []numberInfo }
 	endpoint     map[string]any
 	host         map[string]float64
+	fleetHost    map[string]float64 // the same of frames
 	hostNumbers  []numberInfo
 	charted      func(t *testing.T, query string) int
 }
@@ -147,8 +151,14 @@ func newSurfaces(t *testing.T) *surfaces {
 	}
 	s.text = text.String()
 
-	byContainer := graph.FromSnapshots(first, last)
-	byPod := graph.GroupSnapshots(first, last, graph.ByPod)
+	frames := allFrames()
+	w := &frame.Window{From: first.Time, To: last.Time, Hosts: []frame.HostSpans{{Host: last.Host.Name,
+		Spans: []frame.Span{{Before: frames[0], After: frames[seconds]}}}}}
+	byContainer := graph.FromFrames(w, graph.Options{})
+	byPod := graph.FromFrames(w, graph.Options{By: graph.ByPod})
+	for _, h := range fleet.Hosts(w) {
+		s.fleetHost = h.Numbers
+	}
 	for _, id := range []string{"client-1", "client-2"} {
 		s.nodes = append(s.nodes, numbersIn(t, byContainer.Node(id).Usage))
 	}
@@ -176,7 +186,9 @@ func newSurfaces(t *testing.T) *surfaces {
 			t.Fatal(err)
 		}
 	}
-	handler := api.New(kept, api.Options{Prometheus: api.Prometheus(kept), Now: func() time.Time { return last.Time }})
+	now := func() time.Time { return last.Time }
+	log := frameLog(t, now)
+	handler := api.New(api.Options{Log: log, Prometheus: api.Prometheus(kept), Now: now})
 	get := func(t *testing.T, path string, into any) {
 		t.Helper()
 		answer := httptest.NewRecorder()
@@ -226,6 +238,38 @@ func newSurfaces(t *testing.T) *surfaces {
 		return len(a.Data.Result)
 	}
 	return s
+}
+
+// allFrames are those of all seconds.
+func allFrames() (all []*frame.Frame) {
+	b := frame.NewBuilder(snapshotAt(0).Time)
+	for i := range seconds + 1 {
+		all = append(all, b.Build(snapshotAt(i)))
+	}
+	return all
+}
+
+// frameLog has the frames of all seconds.
+func frameLog(t *testing.T, now func() time.Time) framelog.Log {
+	log, err := framelog.Open(t.TempDir(), framelog.Options{Now: now, TidyEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var key *frame.Frame
+	for _, f := range allFrames() {
+		if f.IsKey() {
+			key = f
+		}
+		if err := log.Append(t.Context(), []framelog.Encoded{{Header: f.Header, Data: frame.Encode(nil, f, key)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return log
 }
 
 // numbersIn are the numbers of something that is written as JSON, without those that are infinite.
@@ -366,6 +410,8 @@ func (s *surfaces) onHost(t *testing.T, n model.Shown) {
 	t.Helper()
 	if v, ok := s.host[n.Key]; !ok || v == 0 {
 		t.Errorf("the API's host has no %s: %v", n.Key, s.host)
+	} else if s.fleetHost[n.Key] != v {
+		t.Errorf("of frames the host has %s %v, want %v", n.Key, s.fleetHost[n.Key], v)
 	}
 	s.described(t, n, s.hostNumbers)
 }
@@ -427,6 +473,7 @@ func snapshotAt(second int) *model.Snapshot {
 		for _, transport := range []model.Transport{model.TCP, model.UDP} {
 			e := edge
 			e.Side, e.Transport, e.Confidence, e.Paired, e.Via = model.RoleClient, transport, model.Exact, true, ""
+			e.Instance = uint64(len(s.Edges) + 1)
 			e.Client, e.Server = model.Peer{Container: sample.Container}, model.Peer{Container: server}
 			s.Edges = append(s.Edges, e)
 		}

@@ -25,6 +25,7 @@ var allowed = map[string]map[string]string{
 		"internal/model":   "histograms and names of columns",
 		"internal/damaged": "what is cut off is kept there",
 	},
+	"internal/framelog/s3": {"internal/framelog": "the bucket that it implements"},
 	"internal/kernel": {
 		"internal/model":        "counters leave the kernel side as values of the model",
 		"internal/kernel/host":  "modules are opened by it",
@@ -103,12 +104,22 @@ var allowed = map[string]map[string]string{
 		"internal/access":   "which tenant a header names",
 		"internal/damaged":  "damaged blocks of the queue are kept there",
 	},
+	"internal/derive": {
+		"internal/frame": "frames in",
+		"internal/model": "series out",
+		"internal/otlp":  "what the series of a frame are",
+		"internal/store": "what its errors mean",
+	},
 	"internal/csvy": {},
 	"internal/csvy/parquet": {
 		"internal/csvy": "it adds a format there; it is apart so that the small agent does not link it",
 	},
 	"internal/graph": {
 		"internal/model": "the registry says what is shown",
+		"internal/frame": "two of each host are a window",
+	},
+	"internal/fleet": {
+		"internal/model": "the registry says what hosts have",
 		"internal/frame": "two of each host are a window",
 	},
 	"internal/report": {
@@ -122,6 +133,7 @@ var allowed = map[string]map[string]string{
 		"internal/model":    "snapshots and results",
 		"internal/store":    "what it answers from",
 		"internal/graph":    "the service map",
+		"internal/fleet":    "how hosts and their agents do",
 		"internal/otlp":     "queries name the stored metrics, whose table is there",
 		"internal/recorder": "the flight recorder's ticks of the last minutes",
 		"internal/csvy":     "they become recordings in memory, whose columns have names",
@@ -131,9 +143,9 @@ var allowed = map[string]map[string]string{
 	"web":           {},
 	"internal/demo": {"internal/model": "the shop's true edges are checked against the model's"},
 	"cmd/outsight": {
-		"internal/frame": "", "internal/framelog": "",
+		"internal/frame": "", "internal/framelog": "", "internal/framelog/s3": "", "internal/derive": "",
 		"internal/model": "", "internal/kernel": "", "internal/container": "", "internal/network": "",
-		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "",
+		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "", "internal/fleet": "",
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
@@ -156,9 +168,10 @@ var allowed = map[string]map[string]string{
 // soleImporter names, for a prefix of foreign packages, the one package that may import them, so
 // that their types spread no further. With a slash at its end it is a package and those below it.
 var soleImporter = map[string]string{
-	"github.com/cilium/ebpf": "internal/kernel/",
-	"github.com/prometheus/": "internal/store",
-	"github.com/parquet-go/": "internal/csvy/parquet",
+	"github.com/cilium/ebpf":     "internal/kernel/",
+	"github.com/prometheus/":     "internal/store",
+	"github.com/parquet-go/":     "internal/csvy/parquet",
+	"github.com/minio/minio-go/": "internal/framelog/s3",
 	// The server and its configuration stay where it is embedded; clients use nats.go.
 	"github.com/nats-io/nats-server": "internal/ingest",
 	// A library of names alone, which the store need not know.
@@ -179,7 +192,7 @@ func importerOf(imported string) (importer string) {
 // notLinked lists what a binary must not contain, however indirectly.
 var notLinked = map[string][]string{
 	"cmd/outsight-agent": {"github.com/prometheus/", "github.com/nats-io/nats-server", "k8s.io/",
-		"github.com/parquet-go/"},
+		"github.com/parquet-go/", "github.com/minio/minio-go/"},
 }
 
 // tools are programs of the repository that are in no product: they may import anything.

@@ -30,10 +30,7 @@ func newInitramfs(files map[string]string) ([]byte, error) {
 	a.add("dev/console", deviceMode, 5, 1, nil)
 	made := map[string]bool{".": true, "dev": true}
 	for _, place := range slices.Sorted(maps.Keys(files)) {
-		if dir := path.Dir(place); !made[dir] {
-			a.add(dir, directoryMode, 0, 0, nil)
-			made[dir] = true
-		}
+		a.addDirectories(path.Dir(place), made)
 		content, err := os.ReadFile(files[place])
 		if err != nil {
 			return nil, fmt.Errorf("packing the guest's %s: %w", place, err)
@@ -64,6 +61,16 @@ func (a *initramfs) add(name string, mode, major, minor uint32, content []byte) 
 	a.pad()
 	a.buffer.Write(content)
 	a.pad()
+}
+
+// addDirectories adds a directory after those that it is in, each once.
+func (a *initramfs) addDirectories(dir string, made map[string]bool) {
+	if made[dir] {
+		return
+	}
+	a.addDirectories(path.Dir(dir), made)
+	a.add(dir, directoryMode, 0, 0, nil)
+	made[dir] = true
 }
 
 // pad aligns what comes next to four bytes, as the format wants it.

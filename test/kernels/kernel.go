@@ -40,6 +40,8 @@ var all = [...]series{
 type kernel struct {
 	image   string
 	modules []string
+	// network are the modules of guests with a network.
+	network []string
 }
 
 // kernel is the series' newest one. It is fetched once.
@@ -74,7 +76,7 @@ func (a apt) kernel(dir, pattern string) (kernel, error) {
 	if err != nil {
 		return kernel{}, err
 	}
-	place := filepath.Join(dir, strings.TrimPrefix(name, "linux-image-"))
+	place := filepath.Join(dir, strings.TrimPrefix(name, "linux-image-")+unpacked)
 	if k, err := kernelIn(place); err == nil {
 		return k, nil
 	}
@@ -103,7 +105,12 @@ func (a apt) kernel(dir, pattern string) (kernel, error) {
 	return kernelIn(place)
 }
 
-const imageName = "vmlinux"
+const (
+	imageName  = "vmlinux"
+	networkDir = "network"
+	// unpacked tells directories of this layout from older ones.
+	unpacked = "-with-network"
+)
 
 // kernelIn is what unpack has put into a directory.
 func kernelIn(dir string) (k kernel, err error) {
@@ -112,6 +119,9 @@ func kernelIn(dir string) (k kernel, err error) {
 		return k, err
 	}
 	k.modules, err = filepath.Glob(filepath.Join(dir, "*"+moduleSuffix)) // sorted
+	if err == nil {
+		k.network, err = filepath.Glob(filepath.Join(dir, networkDir, "*"+moduleSuffix))
+	}
 	return k, err
 }
 
@@ -243,7 +253,8 @@ func unpack(file, dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeModules(modules, dir)
+	return errors.Join(writeModules(modules, guestModules, dir),
+		writeModules(modules, networkModules, filepath.Join(dir, networkDir)))
 }
 
 // uncompressed is the ELF file within a bzImage. A machine without hardware virtualization boots

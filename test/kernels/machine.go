@@ -22,21 +22,25 @@ const guestLimit = 15 * time.Minute
 // clocks, which would take long, and ends when it fails.
 const commandLine = "console=ttyS0 loglevel=5 softlockup_all_cpu_backtrace=1 panic=-1 tsc=reliable no_timer_check mitigations=off"
 
-// run boots a kernel without hardware virtualization, which not every host has, and waits for the guest's report, which
-// comes by that file. The settings become the environment of its first process; what it prints goes to console.
+// run boots a kernel without hardware virtualization, which not every host has, and waits for the guest's report,
+// which comes by that file. Devices are arguments of QEMU, for a network; none without one. The settings become the
+// environment of its first process; what it prints goes to console.
 //
 // One host thread plays both CPUs: with two, QEMU 7.2 now and then runs code that the guest's other
 // CPU has just changed, which is what attaching programs does, and the guest stops with an int3.
-func run(kernel, archive, file string, settings []string, console io.Writer) (report.Report, error) {
+func run(kernel, archive, file string, settings []string, console io.Writer, devices ...string) (report.Report, error) {
 	var r report.Report
 	ctx, cancel := context.WithTimeout(context.Background(), guestLimit)
 	defer cancel()
-	machine := exec.CommandContext(ctx, "qemu-system-x86_64",
+	if len(devices) == 0 {
+		devices = []string{"-nic", "none"}
+	}
+	machine := exec.CommandContext(ctx, "qemu-system-x86_64", append(devices,
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "1G",
 		"-kernel", kernel, "-initrd", archive,
 		"-append", strings.Join(append(settings, commandLine), " "),
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-nic", "none",
-		"-serial", "stdio", "-serial", "file:"+file)
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-serial", "stdio", "-serial", "file:"+file)...)
 	machine.Stdout, machine.Stderr = console, console
 	// A test that is killed must not leave a guest that computes. The kernel sends the signal when the thread ends that
 	// started the guest, so this goroutine stays on it.

@@ -14,6 +14,10 @@ import (
 // them.
 var guestModules = []string{"crc32c_generic", "loop", "ext4", "xfs", "btrfs"}
 
+// networkModules are what guests with a network load besides: its device, bridges, and what translates addresses.
+var networkModules = []string{"crc32c_generic", "e1000", "veth", "bridge", "iptable_nat", "xt_nat", "xt_MASQUERADE",
+	"xt_tcpudp", "nf_conntrack_netlink"}
+
 // moduleSuffix is what files with modules end with.
 const moduleSuffix = ".ko"
 
@@ -23,22 +27,25 @@ type module struct {
 	compressed bool
 }
 
-// moduleName is the kernel's name of a module that guestModules may need.
+// moduleName is the kernel's name of a module that guests may need.
 func moduleName(path string) (name string, ok bool) {
 	_, below, found := strings.Cut(path, "/kernel/")
 	if !found {
 		return "", false
 	}
-	for _, dir := range []string{"fs/", "lib/", "crypto/", "arch/x86/crypto/", "drivers/block/"} {
+	for _, dir := range []string{"fs/", "lib/", "crypto/", "arch/x86/crypto/", "drivers/block/", "drivers/net/", "net/"} {
 		ok = ok || strings.HasPrefix(below, dir)
 	}
 	name, isModule := strings.CutSuffix(strings.TrimSuffix(filepath.Base(below), ".xz"), moduleSuffix)
 	return strings.ReplaceAll(name, "-", "_"), ok && isModule
 }
 
-// writeModules writes guestModules and what they depend on, under names in the order in which they can be loaded. One
-// of the former that is not there is in the kernel itself.
-func writeModules(all map[string]module, dir string) error {
+// writeModules writes modules and what they depend on, under names in the order in which they can be loaded. One of the
+// former that is not there is in the kernel itself.
+func writeModules(all map[string]module, wanted []string, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
 	written, place := map[string]bool{}, 0
 	var write func(name string) error
 	write = func(name string) error {
@@ -71,7 +78,7 @@ func writeModules(all map[string]module, dir string) error {
 		place++
 		return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d-%s%s", place, name, moduleSuffix)), m.content, 0o644)
 	}
-	for _, name := range guestModules {
+	for _, name := range wanted {
 		if _, ok := all[name]; !ok {
 			continue
 		}

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { lineColumns, numberOf, sureOf, timesOf, whatOf } from './changes'
+import { linesOf, numberOf, sureOf, timesOf, whatOf } from './changes'
 import { agoOf, parse } from './state'
 import type { ChangeOf, Graph } from './types'
 
@@ -24,11 +24,10 @@ it('compares with the window before where the two would overlap', () => {
   expect(['#ago=1h', '#window=1h&ago=1h', '#window=6h&ago=1h', '#window=6h&ago=1d', '#from=0&to=90000&ago=1d', '#from=0&to=90000&ago=7d'].map((hash) => agoOf(parse(hash)))).toEqual(['1h', '1h', '', '1d', '', '7d'])
 })
 
-it('asks for one line for each kind of number, of what is listed', () => {
-  const number = (key: string) => ({ key, title: key, unit: 's' as const, query: `sum(${key}{$match})` })
-  const g = { nodes: [{ id: 'a' }], edges: [{ id: 'a>b', client: 'a', server: 'b' }], numbers: { usage: [number('cpu_cores'), number('memory_bytes')], side: [number('p99'), number('mean')], endpoint: [] } } as unknown as Graph
+it('asks for one line for each kind of number, of what is listed and of its hosts alone', () => {
+  const g = { nodes: [{ id: 'a', host: 'one' }, { id: 'b', host: 'two' }, { id: '192.0.2.1', kind: 'outside' }], edges: [{ id: 'a>b', client: 'a', server: 'b' }, { id: 'a>192.0.2.1', client: 'a', server: '192.0.2.1' }] } as unknown as Graph
   const list = [change(), change({ what: 'p99' }), change({ edge: undefined, node: 'a', what: 'cpu' }), change({ what: 'presence', edge: 'x>y' })]
-  expect(lineColumns(list, g, 'container').map((c) => c.key)).toEqual(['usage.cpu_cores', 'edge.mean', 'edge.p99'])
-  expect(lineColumns(list, g, 'pod').map((c) => c.key)).toEqual(['usage.cpu_cores'])
-  expect(lineColumns([], g, 'container')).toEqual([])
+  expect(linesOf(list, g, 'container')).toEqual({ numbers: ['edge.mean', 'edge.p99', 'usage.cpu_cores'], by: 'container', nodes: ['a'], edges: ['a>b', 'a>b'], hosts: ['one', 'two'] })
+  expect(linesOf([change({ edge: 'a>192.0.2.1' })], g, 'container').hosts).toEqual(['one'])
+  expect(linesOf([], g, 'container').numbers).toEqual([])
 })

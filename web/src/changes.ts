@@ -1,5 +1,5 @@
 import { digits, format, NONE } from './format'
-import { edgeColumns, nodeColumns, type LineColumn } from './spark'
+import { hostsOf, type Asked } from './spark'
 import { edgeOf, nodeOf, type Grouping } from './state'
 import type { ChangeOf, Graph } from './types'
 
@@ -17,14 +17,15 @@ export const LINES: Record<string, string> = {
   cpu: 'usage.cpu_cores', memory: 'usage.memory_bytes', rate: 'edge.transactions_per_second', mean: 'edge.mean', p99: 'edge.p99', failures: 'edge.failures', retransmits: 'edge.retransmits',
 }
 
-/** The columns of lines of changes: one query for each kind of number. Edges have lines where they are between containers. */
-export function lineColumns(changes: ChangeOf[], g: Graph, by: Grouping): LineColumn[] {
-  const kinds = [...new Set(changes.flatMap((c) => LINES[c.what] ?? []))].sort()
-  const edges = by === 'container' ? [...new Set(changes.flatMap((c) => (c.what === 'presence' ? [] : (edgeOf(g, c.edge) ?? []))))] : []
-  return [
-    ...nodeColumns(g.numbers, kinds.filter((k) => k.startsWith('usage.')), by, [...new Set(changes.flatMap((c) => nodeOf(g, c.node) ?? []))]),
-    ...edgeColumns(g.numbers.side, kinds.filter((k) => k.startsWith('edge.')).map((k) => k.slice(5)), edges),
-  ]
+/** The lines of what changed: of each kind of number, of the nodes and edges that are listed. */
+export function linesOf(changes: ChangeOf[], g: Graph, by: Grouping): Asked {
+  const listed = changes.filter((c) => LINES[c.what])
+  const edges = listed.flatMap((c) => edgeOf(g, c.edge) ?? [])
+  const nodes = listed.flatMap((c) => nodeOf(g, c.node) ?? [])
+  return {
+    numbers: [...new Set(listed.map((c) => LINES[c.what]!))].sort(), by, nodes: nodes.map((n) => n.id), edges: edges.map((e) => e.id),
+    hosts: hostsOf([...nodes, ...edges.flatMap((e) => [e.client, e.server].map((id) => g.nodes.find((n) => n.id === id)).filter((n) => n?.kind !== 'outside'))]),
+  }
 }
 
 /** The number in one of the windows, or whether it was there. */

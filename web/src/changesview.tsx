@@ -1,5 +1,5 @@
 import { Middle } from './middle'
-import { lineColumns, LINES, numberOf, sureOf, timesOf, whatOf } from './changes'
+import { linesOf, LINES, numberOf, sureOf, timesOf, whatOf } from './changes'
 import { useChanges } from './data'
 import { clock, span } from './format'
 import { Period } from './header'
@@ -66,7 +66,7 @@ const SURE = 'Standard deviations of chance: of counts as of a Poisson process, 
 
 function List({ of, graph, state, change }: Props & { of: Changes }) {
   const chosen = nodeOf(graph, state.node)?.id ?? edgeOf(graph, state.edge)?.id
-  const sparks = useLines(graph, `changes ${state.by}`, lineColumns(of.changes, graph, state.by))
+  const sparks = useLines(graph, `changes ${state.by}`, linesOf(of.changes, graph, state.by))
   return (
     <>
       <div class="scroll tall">

@@ -1,16 +1,48 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { AGAIN, loadChart, stepOf, type Chart as Data, type Line } from './data'
+import { AGAIN, load, POINTS, type Chart as Data } from './data'
 import { digits, format, span } from './format'
+import { drawable } from './spark'
+import { short, type Grouping } from './state'
 import { colour } from './theme'
 import type { NumberInfo } from './types'
+
+/** One line of a chart. */
+export interface ChartLine {
+  name: string
+  /** The path of its number, as "client.p99". */
+  number: string
+  /** PromQL that tells nearly the same, with $window in place of the window of rates; empty or absent where there is none. */
+  query?: string
+}
+
+/** What a chart is of: a node, an edge, or an endpoint of an edge. */
+export interface ChartOf {
+  node?: string
+  edge?: string
+  /** As "http GET /". */
+  endpoint?: string
+  by: Grouping
+  /** The hosts that are enough for it; undefined where that is not known. */
+  hosts?: string[]
+}
+
+/** The request of a chart. */
+export function chartPath(of: ChartOf, numbers: string[], [from, to]: [number, number]): string {
+  const p = new URLSearchParams({ numbers: numbers.join(), from: String(from), to: String(to), points: String(POINTS) })
+  for (const key of ['node', 'edge'] as const) if (of[key]) p.set(key, short(of[key]))
+  if (of.endpoint) p.set('endpoint', of.endpoint)
+  if (of.by !== 'container') p.set('by', of.by)
+  for (const host of of.hosts ?? []) p.append('host', host)
+  return '/api/outsight/chart?' + p
+}
 
 interface Props {
   title: string
   unit: NumberInfo['unit']
-  /** Lines whose queries have $window in place of the window of rates. */
-  lines: Line[]
+  of: ChartOf
+  lines: ChartLine[]
   range: [number, number]
   theme: string
   /** The greatest relative error of a quantile that is the middle of its bucket. */
@@ -22,7 +54,7 @@ interface Props {
 const COLOURS = ['--line-1', '--line-2']
 
 /** A number over the range; dragging across it zooms the whole page into that time. */
-export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: Props) {
+export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | undefined>(undefined)
   const [loaded, set] = useState<{ of: string; data: Data }>()
@@ -30,18 +62,18 @@ export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: 
   const [tries, again] = useState(0)
   const zoomed = useRef(zoom)
   zoomed.current = zoom
-  const [from, to] = range
-  const step = stepOf(to - from)
-  const rates = Math.max(10, 2 * step)
-  const queries = lines.map((l) => l.query.replaceAll('$window', `${rates}s`))
-  const key = queries.join('\n')
+  const path = chartPath(of, lines.map((l) => l.number), range)
+  const key = chartPath(of, lines.map((l) => l.number), [0, 0])
   // What was read of another node is not of this one.
   const data = loaded?.of === key ? loaded.data : undefined
+  const step = data?.step_seconds ?? 0
+  const rates = Math.max(10, Math.round(2 * step))
+  const queries = lines.flatMap((l) => (l.query ? { name: l.name, text: l.query.replaceAll('$window', `${rates}s`) } : []))
 
   useEffect(() => {
     const stop = new AbortController()
     let timer = 0
-    loadChart(lines.map((l, i) => ({ ...l, query: queries[i]! })), from, to, step, stop.signal)
+    load<Data>(path, stop.signal)
       .then((d) => {
         if (stop.signal.aborted) return
         set({ of: key, data: d })
@@ -56,8 +88,9 @@ export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: 
       stop.abort()
       clearTimeout(timer)
     }
-  }, [key, from, to, tries])
+  }, [path, tries])
 
+  const values = (d: Data): uPlot.AlignedData => [d.times, ...lines.map((l) => drawable(d.lines[l.number] ?? d.times.map(() => null)))]
   useEffect(() => {
     const element = box.current
     if (!element || !data) return
@@ -98,7 +131,7 @@ export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: 
           ],
         },
       },
-      [data.times, ...data.values],
+      values(data),
       element,
     )
     plot.current = u
@@ -115,11 +148,11 @@ export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: 
   useEffect(() => {
     const u = plot.current
     if (!data || !u) return
-    u.setData([data.times, ...data.values])
+    u.setData(values(data))
     if (u.cursor.idx == null) u.setLegend({ idx: data.times.length - 1 }, false)
   }, [data])
 
-  const empty = data && data.values.every((column) => column.every((v) => v === null))
+  const points = data ? values(data).slice(1).reduce((n, column) => n + [...column].filter((v) => v !== null).length, 0) : 0
   return (
     <section class="chart" aria-label={`Chart of ${title}`}>
       <div class="chart-head">
@@ -128,18 +161,14 @@ export function Chart({ title, unit, lines, range, theme, bound, zoom, close }: 
       </div>
       {error && <p class="inline-error" role="alert" data-chart-error>{data ? `It could not be read anew: ${error}` : error}</p>}
       {!data && !error && <p class="muted chart-empty">Reading…</p>}
-      {empty && <p class="muted chart-empty">No value in this time.</p>}
-      <div class="plot" ref={box} data-points={data ? data.values.reduce((n, c) => n + c.filter((v) => v !== null).length, 0) : 0} />
-      <p class="muted small">One point per {span(step)}{key.includes(`[${rates}s]`) ? `, each over ${span(rates)}` : ''}. Drag across to zoom.</p>
-      {key.includes('histogram_quantile') && (
-        <p class="muted small" data-bound>
-          A point is off by at most ±{percent((1 + bound) ** 2 - 1)}: PromQL may answer with an end of the bucket, of which the other numbers are the middle (±{percent(bound)}).
-        </p>
-      )}
-      {queries.map((q, i) => (
-        <details key={i} class="query">
-          <summary>PromQL{lines.length > 1 ? ` · ${lines[i]!.name}` : ''}</summary>
-          <code>{q}</code>
+      {data && points === 0 && <p class="muted chart-empty">No value in this time.</p>}
+      <div class="plot" ref={box} data-points={points} />
+      {data && <p class="muted small">One point per {span(step)}, each of that time. Drag across to zoom.</p>}
+      {lines.some((l) => /[._]p\d+$/.test(l.number)) && <p class="muted small" data-bound>A point is off by at most ±{percent(bound)}.</p>}
+      {queries.map((q) => (
+        <details key={q.name} class="query">
+          <summary>PromQL{queries.length > 1 ? ` · ${q.name}` : ''}</summary>
+          <code>{q.text}</code>
         </details>
       ))}
     </section>

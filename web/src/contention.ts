@@ -1,4 +1,4 @@
-import type { Sample } from './data'
+import type { ContentionAnswer } from './types'
 
 // Who took the CPU that a container waited for: "cart waited 38 ms/s: 31 behind batch, 7 own quota".
 
@@ -16,23 +16,26 @@ const NAMED = 4
 
 const WORDS: Record<string, string> = { own: 'own threads', idle: 'while a CPU was idle', other: 'others', quota: 'own quota', migrated: 'on a CPU that it was moved away from' }
 
+/** What a node waited: that of all of its containers; undefined where none did. */
+export const byOf = (a: ContentionAnswer): ContentionAnswer['containers'][number]['by'] => a.containers.flatMap((c) => c.by)
+
 /**
- * What a container waited for: seconds of waiting per second by who ran meanwhile, and the time per second for
+ * What a container waited for: milliseconds of waiting per second by who ran meanwhile, and the time per second for
  * which its own quota held it back. Waiting beside an idle CPU is what a quota looks like, so that it is not
  * counted twice. Undefined where nothing is known, or nothing worth a word.
  */
-export function waited(by: Sample[], throttled: Sample[]): Waited | undefined {
-  if (by.length === 0 && throttled.length === 0) return undefined
+export function waited(by: ContentionAnswer['containers'][number]['by'], throttledSeconds: number): Waited | undefined {
+  if (by.length === 0 && !throttledSeconds) return undefined
   // Newer kernels say which waits were the quota's: then it is among the parts already.
-  const known = by.some((s) => s.metric.by_name === 'quota' && !s.metric.by_id)
-  const quota = known ? 0 : throttled.reduce((sum, s) => sum + Math.max(0, s.value), 0) * 1000
+  const known = by.some((s) => s.name === 'quota' && !s.id)
+  const quota = known ? 0 : Math.max(0, throttledSeconds) * 1000
   const sums = new Map<string, { ms: number; text: string; id?: string }>()
   for (const s of by) {
-    const { by_name: name = 'other', by_id: id = '' } = s.metric
+    const { name = 'other', id = '' } = s
     const fixed = WORDS[name]
     const key = fixed && (id === '' || id === name) ? name : id || name
     const part = sums.get(key) ?? { ms: 0, text: fixed && key === name ? (name === 'own' || name === 'other' ? `behind ${fixed}` : fixed) : `behind ${name || id.slice(0, 12)}`, ...(key === name && fixed ? {} : { id }) }
-    part.ms += Math.max(0, s.value) * 1000
+    part.ms += Math.max(0, s.ms_per_second)
     sums.set(key, part)
   }
   const idle = sums.get('idle')

@@ -1,7 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { authorization, tokenRefused } from './token'
-import type { Series } from './spark'
-import type { Baseline, Changes, Extent, Flight, Graph, Heat, Hosts, PathAnswer, Recordings, Seconds, Services, Status } from './types'
+import type { Baseline, Changes, ContentionAnswer, Extent, Flight, Graph, Heat, Hosts, PathAnswer, Recordings, Seconds, Services, Status } from './types'
 
 const TIMEOUT = 25_000
 
@@ -87,71 +86,58 @@ export const useServices = (key: string, path: () => string, period: number) => 
 export const useHosts = (key: string, path: () => string, period: number) => usePoll<Hosts>(key, path, period)
 export const useRecordings = () => usePoll<Recordings>('recordings', () => '/api/outsight/recordings', 10_000)
 export const useFlight = (key: string, path: () => string, period: number) => usePoll<Flight>(key, path, period)
+export const useLabelled = (key: string, path: () => string, period: number) => usePoll<Labelled>(key, path, period)
+export const useContention = (key: string, path: () => string, period: number) => usePoll<ContentionAnswer>(key, path, period)
 export const useStatus = () => usePoll<Status>('status', () => '/api/outsight/status', 15_000)
 
-/** One line of a chart. */
-export interface Line {
-  name: string
-  query: string
-}
+/** Values at times; null where there is none. "+Inf" is a duration past the end of its histogram. */
+export type Values = (Seconds | null)[]
 
+/** Numbers over time, as the server computes them of the frames around each point. */
 export interface Chart {
-  /** Unix seconds, and for each line a value or null at each. */
+  /** The ends of the points, in Unix seconds; each is over the time since the one before. */
   times: number[]
-  values: (number | null)[][]
+  step_seconds: number
+  /** By the paths that were asked for, as "client.p99". */
+  lines: Record<string, Values>
 }
 
-/** All series of a query over a window. */
-export async function loadSeries(query: string, from: number, to: number, step: number, signal: AbortSignal): Promise<Series[]> {
-  const p = new URLSearchParams({ query, start: String(from), end: String(to), step: String(step) })
-  return (await get<{ data: { result: Series[] } }>('/api/v1/query_range?' + p, signal)).data.result
+/** Numbers of many nodes over time: by their paths, as "usage.cpu_cores", then by whose they are. */
+export interface ManyLines {
+  times: number[]
+  step_seconds: number
+  lines: Record<string, Record<string, Values>>
 }
 
-/** One value of an instant query, with its labels. */
-export interface Sample {
-  metric: Record<string, string>
-  value: number
+/** A series with labels of its own, as a disk of a container has. */
+export interface LabelledRow {
+  metric: string
+  host: string
+  /** The node of the grouping that it is of; absent where it is of the host. */
+  node?: string
+  labels: Record<string, string>
+  /** What a counter gained, or what a level was at the end; per_second is of a counter. */
+  value?: number
+  per_second?: number
+  /** One per second of counters, or the levels, at the answer's times. */
+  values?: Values
 }
 
-/** Answers of instant queries by name; one that failed keeps its last, and error says why. */
-export interface Samples {
-  of: Record<string, Sample[] | undefined>
-  error?: string
+export interface Labelled {
+  from: string
+  to: string
+  covered_seconds: number
+  times?: number[]
+  step_seconds?: number
+  rows: LabelledRow[]
+  omitted: number
 }
 
-/** Answers of instant queries by name, at a time (0: now), again every period ms. A query that finds no series answers none. */
-export function useSamples(queries: Record<string, string>, at: number, period: number): Samples {
-  const [samples, set] = useState<Samples>({ of: {} })
-  const key = JSON.stringify([queries, at])
-  useEffect(() => {
-    const stop = new AbortController()
-    let timer = 0
-    const run = async () => {
-      const next: Record<string, Sample[]> = {}
-      let error: string | undefined
-      for (const [name, query] of Object.entries(queries)) {
-        const p = new URLSearchParams(at ? { query, time: String(at) } : { query })
-        try {
-          const answer = await get<{ data: { result: { metric: Record<string, string>; value: [number, string] }[] } }>('/api/v1/query?' + p, stop.signal)
-          next[name] = answer.data.result.map((r) => ({ metric: r.metric, value: Number(r.value[1]) })).filter((s) => Number.isFinite(s.value))
-        } catch (e) {
-          if (stop.signal.aborted) return
-          error = (e as Error).message
-        }
-      }
-      if (stop.signal.aborted) return
-      set((old) => ({ of: { ...old.of, ...next }, error }))
-      if (period || error) timer = window.setTimeout(run, period || AGAIN)
-    }
-    set({ of: {} })
-    void run()
-    return () => {
-      stop.abort()
-      clearTimeout(timer)
-    }
-  }, [key, period])
-  return samples
-}
+/** Loads once, for what is not asked again and again. */
+export const load = get
+
+/** The query of the series of these metrics, of a window. */
+export const labelledPath = (metrics: readonly string[], window: string): string => `/api/outsight/labelled?metrics=${metrics.join()}&${window}`
 
 /** Loads something that is no JSON, as a file. */
 export async function loadFile(path: string): Promise<Blob> {
@@ -161,32 +147,7 @@ export async function loadFile(path: string): Promise<Blob> {
   return response.blob()
 }
 
-/** Asks the Prometheus API for lines over a window. */
-export async function loadChart(lines: Line[], from: number, to: number, step: number, signal: AbortSignal): Promise<Chart> {
-  const first = Math.ceil(from / step) * step
-  const times: number[] = []
-  for (let t = first; t <= to; t += step) times.push(Math.round(t * 1000) / 1000)
-  if (!times.length) return { times, values: lines.map(() => []) }
-  const index = new Map(times.map((t, i) => [t, i]))
-  const values = await Promise.all(
-    lines.map(async ({ query }) => {
-      const p = new URLSearchParams({ query, start: String(first), end: String(times[times.length - 1]), step: String(step) })
-      const answer = await get<{ data: { result: { values: [number, string][] }[] } }>('/api/v1/query_range?' + p, signal)
-      const column: (number | null)[] = times.map(() => null)
-      for (const [t, v] of answer.data.result[0]?.values ?? []) {
-        const i = index.get(Math.round(t * 1000) / 1000)
-        if (i !== undefined) column[i] = Number.isFinite(Number(v)) ? Number(v) : null
-      }
-      return column
-    }),
-  )
-  return { times, values }
-}
-
-/** A step that gives a window about 240 points, of a round length. */
-export function stepOf(seconds: number): number {
-  for (const s of [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600]) if (seconds / s <= 300) return s
-  return Math.ceil(seconds / 300 / 3600) * 3600
-}
+/** How many points a chart has at most. */
+export const POINTS = 240
 
 export const asNumber = (v: Seconds | undefined): number => (v === undefined ? NaN : v === '+Inf' ? Infinity : v)

@@ -1,4 +1,4 @@
-import type { Line } from './data'
+import type { ChartLine } from './chart'
 import { recognised, statuses } from './facts'
 import { duration, floorPercent, format } from './format'
 import type { Change, State } from './state'
@@ -7,14 +7,15 @@ import type { Edge, Endpoint, Graph } from './types'
 const id = (e: Endpoint) => `${e.protocol} ${e.name}`
 
 /** What the chart of an endpoint shows: its rate and its errors, or its latency. */
-export function endpointChart(graph: Graph, edge: Edge, state: State): { title: string; unit: '/s' | 's'; lines: Line[] } | undefined {
+export function endpointChart(graph: Graph, edge: Edge, state: State): { title: string; unit: '/s' | 's'; lines: ChartLine[] } | undefined {
   const e = edge.endpoints?.find((e) => id(e) === state.endpoint)
   const latency = state.chart === 'endpoint.latency'
   if (!e || (!latency && state.chart !== 'endpoint.rate')) return undefined
   const side = edge.server_side ? 'server' : 'client'
-  const match = `${graph.edge_matches[edge.id]},side="${side}",protocol=${JSON.stringify(e.protocol)},endpoint=${JSON.stringify(e.name)}`
+  const known = graph.edge_matches[edge.id]
+  const match = known && `${known},side="${side}",protocol=${JSON.stringify(e.protocol)},endpoint=${JSON.stringify(e.name)}`
   const keys = latency ? ['p50', 'p99'] : e.error_share > 0 ? ['requests_per_second', 'errors_per_second'] : ['requests_per_second']
-  const lines = keys.flatMap((key) => graph.numbers.endpoint.filter((n) => n.key === key).map((n) => ({ name: n.title, query: n.query.replaceAll('$match', match) })))
+  const lines = keys.flatMap((key) => graph.numbers.endpoint.filter((n) => n.key === key).map((n) => ({ name: n.title, number: `endpoint.${key}`, query: match && n.query.replaceAll('$match', match) })))
   return { title: `${e.name} · ${latency ? 'latency' : 'requests'}`, unit: latency ? 's' : '/s', lines }
 }
 

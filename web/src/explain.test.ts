@@ -22,7 +22,7 @@ describe('an explanation', () => {
     expect(linesOf(e).map(([name]) => name)).toEqual(['', 'PromQL', 'Error', 'Seen', 'Window', 'Click'])
   })
   it('tells of a quantile how far it is off', () => {
-    expect(explainNumber(graph, 'served.p99', node)!.error).toBe('at most ±1.1 %, ±2.2 % in a chart, where PromQL interpolates')
+    expect(explainNumber(graph, 'served.p99', node)!.error).toBe('at most ±1.1 %; ±2.2 % by PromQL, which interpolates')
     expect(errorOf({ key: 'memory_bytes', unit: 'B' }, 'usage', 0.011)).toMatch(/level/)
     expect(errorOf({ key: 'mean', unit: 's' }, 'client', 0.011)).toMatch(/^none/)
   })

@@ -11,7 +11,7 @@ export interface Explanation {
   /** In plain words. */
   what?: string
   formula?: string
-  /** PromQL that charts it. */
+  /** PromQL that tells nearly the same, where there is PromQL. */
   query?: string
   error?: string
   /** The share of what happened that it is of. */
@@ -29,7 +29,7 @@ export const linesOf = (e: Explanation): [string, string][] =>
 /** How far a number is off at most. bound is the greatest relative error of a quantile. */
 export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number): string {
   const percent = (v: number) => `${(v * 100).toFixed(1)} %`
-  if (/(^|_)p\d+$/.test(n.key)) return `at most ±${percent(bound)}, ±${percent((1 + bound) ** 2 - 1)} in a chart, where PromQL interpolates`
+  if (/(^|_)p\d+$/.test(n.key)) return `at most ±${percent(bound)}; ±${percent((1 + bound) ** 2 - 1)} by PromQL, which interpolates`
   if (/^(mean|jitter|rtt_min)$/.test(n.key)) return 'none: a sum over a count, both exact'
   if (scope === 'usage' && /bytes$|threads$|quota/.test(n.key) && !/network|disk/.test(n.key)) return 'none: a level, read from the kernel’s files each second'
   return 'none: counted, not sampled'
@@ -59,14 +59,15 @@ export function explainNumber(g: Graph, path: string, node?: Node, edge?: Edge):
   const n = (scope === 'usage' ? g.numbers.usage : g.numbers.side).find((n) => n.key === key)
   const of = scope === 'client' ? edge?.client_side : scope === 'server' ? edge?.server_side : scope === 'usage' ? node?.usage : scope === 'served' ? node?.served : node?.called
   if (!n || (!node && !edge)) return undefined
-  const match = edge ? `${g.edge_matches[edge.id]},side="${scope}"` : (g.matches[node!.id] as Record<string, string> | undefined)?.[scope]
+  const known = edge && g.edge_matches[edge.id]
+  const match = edge ? known && `${known},side="${scope}"` : (g.matches[node!.id] as Record<string, string> | undefined)?.[scope]
   const share = edge && (of as { completeness?: number } | undefined)?.completeness
   const words = scope === 'usage' ? USAGE_MEANING[key] : SIDE_MEANING[key]
   return {
     title: `${n.title}${edge ? '' : ` · ${node!.name}`}`,
     value: format(valueOf(of, key), n.unit),
     what: [words, WAYS[scope]].filter(Boolean).join(', ') || undefined,
-    query: match ? expand(n.query, match, g.covered_seconds) : undefined,
+    query: match && n.query ? expand(n.query, match, g.covered_seconds) : undefined,
     error: errorOf(n, scope, g.error_bound),
     seen: share !== undefined ? `${floorPercent(share)} of the received bytes` : seenOf(g.completeness, missing(g)),
     window: windowOf(g),
@@ -80,11 +81,12 @@ export function explainEndpoint(g: Graph, edge: Edge, protocol: string, name: st
   const e = edge.endpoints?.find((e) => e.protocol === protocol && e.name === name)
   if (!n || !e) return undefined
   const side = edge.server_side ? 'server' : 'client'
+  const known = g.edge_matches[edge.id]
   return {
     title: `${n.title} · ${name}`,
     value: format((e as unknown as Record<string, Seconds | undefined>)[n.key], n.unit),
     what: `of ${protocol} requests that were recognised, as the ${side} counted them`,
-    query: expand(n.query, `${g.edge_matches[edge.id]},side="${side}",protocol=${JSON.stringify(protocol)},endpoint=${JSON.stringify(name)}`, g.covered_seconds),
+    query: known && n.query ? expand(n.query, `${known},side="${side}",protocol=${JSON.stringify(protocol)},endpoint=${JSON.stringify(name)}`, g.covered_seconds) : undefined,
     error: errorOf(n, 'endpoint', g.error_bound),
     seen: seenOf(g.completeness, missing(g)),
     window: windowOf(g),

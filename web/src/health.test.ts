@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { adviceOf, ASKED, BUDGET, boundsOf, costsOf, healthLines, incompleteEdges, lastOf, lineColumns, programsOf, quotasOf, refusalsOf, silentOf, verdict, wordsOf } from './health'
+import { adviceOf, answersOf, BUDGET, boundsOf, costsOf, incompleteEdges, lastOf, lineMetrics, linesOf, METRICS, programsOf, quotasOf, refusalsOf, silentOf, verdict, wordsOf } from './health'
+import type { LabelledRow } from './data'
 import type { Graph, Quota, Refusal, Status } from './types'
 
 const completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [], ended_omitted: 0 }
@@ -90,20 +91,31 @@ describe('what was refused', () => {
 it('tells of hosts that fell silent', () =>
   expect(silentOf({ silent: [on(3), on(70, { host: 'b' }), on(900, { host: 'c' })] })).toEqual([{ host: 'c', seconds: 900 }, { host: 'b', seconds: 70 }]))
 
-describe('lines', () => {
-  it('are one query for each column, of what is shown', () => {
-    const columns = lineColumns([{ host: 'vm', name: 'on_switch', missed: 0 }], [{ host: 'vm', name: 'edges', total: 1 }, { host: 'vm', name: 'a.b', total: 1 }, { host: 'server', name: 'queue', total: 1 }])
-    expect(columns.map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'sent', 'budget', 'runs', 'time', 'missed', 'dropped', 'used'])
-    const query = (key: string) => columns.find((c) => c.key === key)!.query(60)
-    expect(query('cpu')).toBe('rate(outsight_agent_cpu_seconds_total[60s])')
-    expect(query('time')).toBe('rate(outsight_program_run_seconds_total{host=~"vm",program=~"on_switch"}[60s])')
-    expect(query('used')).toBe('sum by (host, name) (outsight_entries{host=~"vm",name=~"a\\\\.b|edges"})')
-    expect(columns.at(-1)!.of({ host: 'vm', name: 'edges' })).toBe('vm/edges')
-    expect(lineColumns([], []).map((c) => c.key)).toEqual(['cpu', 'memory', 'read', 'sent', 'budget'])
+describe('what the series say', () => {
+  const row = (metric: string, value: number, more: Partial<LabelledRow> = {}): LabelledRow => ({ metric, host: 'vm', labels: {}, value, ...more })
+  it('is one number of each host of what is sent, and of the budget', () => {
+    const a = answersOf([row(METRICS.sent, 9, { labels: { to: 'a' }, per_second: 3 }), row(METRICS.sent, 9, { labels: { to: 'b' }, per_second: 4 }), row(METRICS.cost, 0.01, { labels: { plane: 'own' } }), row(METRICS.cost, 0.02, { labels: { plane: 'kernel' } }),
+      row(METRICS.limit, 0.02), row(METRICS.cost, 1, { host: 'b' }), row(METRICS.cpu, 5, { per_second: 0.5 })], [], 0)
+    expect(a).toMatchObject({ sent: [on(7)], budget: [on(1.5)], cpu: [on(0.5)], memory: [], silent: [] })
   })
-  it('have the time per run as that over the runs', () =>
-    expect(healthLines(new Map([['time', new Map([['vm/a', [0.5, 1, null]]])], ['runs', new Map([['vm/a', [10, 0, 4]]])]])).get('run')!.get('vm/a')).toEqual([0.05, null, null]))
-  it('leave the numbers with a window of their own', () => expect(ASKED.cpu).toBe('rate(outsight_agent_cpu_seconds_total[300s])'))
+  it('is who was silent at that time, if not for too long', () => {
+    const host = (name: string, ago?: number) => ({ name, cores: 1, memory_bytes: 0, agent_cpu_seconds: 0, agent_memory_bytes: 0, last_heard: ago === undefined ? undefined : new Date(1_790_000_000_000 - ago * 1000).toISOString() })
+    expect(answersOf([], [host('a', 2), host('b', 300), host('c', 5000), host('d', -60), host('e')], 1_790_000_000).silent!.map((s) => [s.metric.host, s.value])).toEqual([['a', 2], ['b', 300]])
+  })
+})
+
+describe('lines', () => {
+  it('are of what is shown', () => {
+    expect(lineMetrics([], [{ host: 'server', name: 'queue', total: 1 }])).toEqual(['cpu', 'memory', 'read', 'sent', 'cost', 'limit'].map((k) => METRICS[k as 'cpu']))
+    expect(lineMetrics([{ host: 'vm', name: 'on_switch', missed: 0 }], [{ host: 'vm', name: 'edges', total: 1 }])).toContain('outsight_drops_total')
+  })
+  it('are by host, program or table; the time per run is that over the runs', () => {
+    const row = (metric: string, values: (number | null)[], labels: Record<string, string> = {}): LabelledRow => ({ metric, host: 'vm', labels, values })
+    const lines = linesOf([row(METRICS.sent, [1, null, 3], { to: 'a' }), row(METRICS.sent, [1, 1, 1], { to: 'b' }), row(METRICS.time, [0.5, 1, null], { program: 'p' }), row(METRICS.runs, [10, 0, 4], { program: 'p' }), row('outsight_drops_total', [0, 5, 0], { name: 'edges' })])
+    expect(lines.get('sent')!.get('vm')).toEqual([2, null, 4])
+    expect(lines.get('run')!.get('vm/p')).toEqual([0.05, null, null])
+    expect(lines.get('dropped')!.get('vm/edges')).toEqual([0, 5, 0])
+  })
 })
 
 describe('the verdict', () => {

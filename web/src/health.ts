@@ -1,6 +1,6 @@
-import type { Sample } from './data'
+import type { LabelledRow } from './data'
 import { bytes, digits, floorPercent, format, span } from './format'
-import { literal, ratioOf, windowOf, type LineColumn, type Lines } from './spark'
+import { drawable, ratioOf, type Line, type Lines } from './spark'
 import type { Edge, Graph, Node, Quota, Refusal, Status } from './types'
 
 // What is lost, over budget or missing, and what to do about each.
@@ -152,58 +152,92 @@ export function lastOf(r: Refusal, now: number): string {
   return [ago === undefined ? '' : ago < 5 ? 'just now' : `${span(ago)} ago`, r.from ? `from ${r.from}` : ''].filter(Boolean).join(' ')
 }
 
-/** What the page asks the store for beside the status; rates are over $window. */
-export const QUERIES = {
-  cpu: 'rate(outsight_agent_cpu_seconds_total[$window])',
+/** One number of a series, with its labels. */
+export interface Sample {
+  metric: Record<string, string>
+  value: number
+}
+
+/** The series that say what watching costs, by what they are shown as. */
+export const METRICS = {
+  cpu: 'outsight_agent_cpu_seconds_total',
   memory: 'outsight_agent_resident_memory_bytes',
   read: 'outsight_agent_read_seconds',
-  sent: 'sum by (host) (rate(outsight_agent_sent_bytes_total[$window]))',
-  budget: 'sum by (host) (outsight_cost_ratio) / on (host) outsight_budget_ratio',
+  sent: 'outsight_agent_sent_bytes_total',
+  cost: 'outsight_cost_ratio',
+  limit: 'outsight_budget_ratio',
   shed: 'outsight_feature_shed',
-  runs: 'rate(outsight_program_runs_total[$window])',
-  time: 'rate(outsight_program_run_seconds_total[$window])',
-  missed: 'rate(outsight_program_missed_events_total[$window])',
-  silent: 'time() - max by (host) (timestamp(outsight_agent_cpu_seconds_total) or max_over_time(timestamp(outsight_agent_cpu_seconds_total)[1h:30s]))',
+  runs: 'outsight_program_runs_total',
+  time: 'outsight_program_run_seconds_total',
+  missed: 'outsight_program_missed_events_total',
 } as const
 
-/** A query with rates over so many seconds. */
-export const over = (query: string, seconds: number): string => query.replaceAll('$window', windowOf(seconds))
+/** PromQL that tells nearly the same, for who wants it in Grafana. */
+export const QUERIES = {
+  cpu: `rate(${METRICS.cpu}[5m])`, memory: METRICS.memory, read: METRICS.read, sent: `sum by (host) (rate(${METRICS.sent}[5m]))`,
+  budget: `sum by (host) (${METRICS.cost}) / on (host) ${METRICS.limit}`, runs: `rate(${METRICS.runs}[5m])`, time: `rate(${METRICS.time}[5m])`, missed: `rate(${METRICS.missed}[5m])`,
+} as const
 
 /** The window of numbers that have none in their table, in s. */
 export const RATES = 300
 
-/** The same queries as they are asked for numbers. */
-export const ASKED = Object.fromEntries(Object.entries(QUERIES).map(([name, query]) => [name, over(query, RATES)]))
-
-/** Lines are over at least so many seconds: programs are timed for a moment every ten. */
-export const LINE_WINDOW = 60
+/** The bounds' own series, for lines. */
+const BOUNDS = ['outsight_drops_total', 'outsight_entries'] as const
 
 const programKey = (labels: Record<string, string>) => `${labels.host ?? ''}/${labels.program ?? ''}`
 export const boundKey = (b: Pick<Bound, 'host' | 'name'>): string => `${b.host}/${b.name}`
 
-/** The columns of lines of the tables: of what agents cost, of these programs and of these bounds. */
-export function lineColumns(programs: Program[], bounds: Bound[]): LineColumn[] {
-  const host = (labels: Record<string, string>) => labels.host ?? ''
-  const list: LineColumn[] = (['cpu', 'memory', 'read', 'sent', 'budget'] as const).map((key) => ({ key, query: (s) => over(QUERIES[key], s), of: host }))
-  // A query has the series that are shown, of however many hosts.
-  const some = (names: string[]) => JSON.stringify([...new Set(names)].sort().map(literal).join('|'))
-  if (programs.length > 0) {
-    const match = `{host=~${some(programs.map((p) => p.host))},program=~${some(programs.map((p) => p.name))}}`
-    for (const key of ['runs', 'time', 'missed'] as const) list.push({ key, query: (s) => over(QUERIES[key].replace('_total', `_total${match}`), s), of: programKey })
+/** A counter's rate, or a level. */
+const numberOf = (r: LabelledRow): number | undefined => r.per_second ?? r.value
+
+/** What the series say, by what they are shown as, and who was silent at a time (in Unix seconds). sent and budget are one number of each host. */
+export function answersOf(rows: LabelledRow[], hosts: Status['hosts'], at: number): Answers {
+  const of = (metric: string): Sample[] => rows.flatMap((r) => { const v = numberOf(r); return r.metric === metric && v !== undefined ? [{ metric: { ...r.labels, host: r.host }, value: v }] : [] })
+  const byHost = (list: Sample[]) => {
+    const sums = new Map<string, number>()
+    for (const s of list) sums.set(s.metric.host!, (sums.get(s.metric.host!) ?? 0) + s.value)
+    return sums
   }
-  const own = bounds.filter((b) => b.host !== 'server') // which are not in the store
-  if (own.length > 0) {
-    const match = `{host=~${some(own.map((b) => b.host))},name=~${some(own.map((b) => b.name))}}`
-    const of = (labels: Record<string, string>) => boundKey({ host: labels.host ?? '', name: labels.name ?? '' })
-    list.push({ key: 'dropped', query: (s) => over(`sum by (host, name) (rate(outsight_drops_total${match}[$window]))`, s), of })
-    list.push({ key: 'used', query: () => `sum by (host, name) (outsight_entries${match})`, of })
+  const cost = byHost(of(METRICS.cost))
+  const sample = ([host, value]: [string, number]): Sample => ({ metric: { host }, value })
+  return {
+    cpu: of(METRICS.cpu), memory: of(METRICS.memory), read: of(METRICS.read), sent: [...byHost(of(METRICS.sent))].map(sample),
+    budget: [...byHost(of(METRICS.limit))].flatMap(([host, limit]) => (cost.has(host) && limit > 0 ? [sample([host, cost.get(host)! / limit])] : [])),
+    shed: of(METRICS.shed), runs: of(METRICS.runs), time: of(METRICS.time), missed: of(METRICS.missed),
+    silent: hosts.flatMap((h) => (h.last_heard ? [sample([h.name, at - Date.parse(h.last_heard) / 1000])] : [])).filter((s) => s.value >= 0 && s.value <= FORGOTTEN),
   }
-  return list
 }
 
-/** The lines with that of the time per run, which is what programs take over how often they run. */
-export const healthLines = (lines: Lines): Lines =>
-  new Map(lines).set('run', new Map([...(lines.get('time') ?? [])].map(([key, line]) => [key, ratioOf(line, lines.get('runs')?.get(key))])))
+/** The metrics that lines of the tables are of. */
+export const lineMetrics = (programs: Program[], bounds: Bound[]): string[] => [
+  METRICS.cpu, METRICS.memory, METRICS.read, METRICS.sent, METRICS.cost, METRICS.limit,
+  ...(programs.length > 0 ? [METRICS.runs, METRICS.time, METRICS.missed] : []), ...(bounds.some((b) => b.host !== 'server') ? BOUNDS : []),
+]
+
+const summed = (a: Line | undefined, b: Line): Line => (a ? a.map((v, i) => (v === null || b[i] == null ? v : v + b[i]!)) : b)
+
+/** The lines of the tables, by what they are shown as. That of the time per run is what programs take over how often they run. */
+export function linesOf(rows: LabelledRow[]): Lines {
+  const lines: Lines = new Map()
+  const add = (name: string, key: string, line: Line) => {
+    if (!lines.has(name)) lines.set(name, new Map())
+    lines.get(name)!.set(key, summed(lines.get(name)!.get(key), line))
+  }
+  const shown: Record<string, string> = { [BOUNDS[0]]: 'dropped', [BOUNDS[1]]: 'used', ...Object.fromEntries(Object.entries(METRICS).map(([name, metric]) => [metric, name])) }
+  for (const r of rows) {
+    const name = shown[r.metric]
+    if (!name || !r.values) continue
+    const key = r.labels.program !== undefined ? programKey({ ...r.labels, host: r.host }) : r.labels.name !== undefined ? boundKey({ host: r.host, name: r.labels.name }) : r.host
+    add(name, key, drawable(r.values))
+  }
+  const ratio = (name: string, a: string, b: string) => lines.set(name, new Map([...(lines.get(a) ?? [])].map(([key, line]) => [key, ratioOf(line, lines.get(b)?.get(key))])))
+  ratio('run', 'time', 'runs')
+  ratio('budget', 'cost', 'limit')
+  return lines
+}
+
+/** A host that was not heard of for so many seconds is taken to be gone for good. */
+const FORGOTTEN = 3600
 
 /** From so many seconds on a host that writes each second is said to be silent. */
 const SILENT = 60
@@ -212,7 +246,7 @@ const SILENT = 60
 export const silentOf = (a: Answers): { host: string; seconds: number }[] =>
   (a.silent ?? []).filter((s) => s.value >= SILENT).map((s) => ({ host: s.metric.host ?? '', seconds: s.value })).sort((x, y) => y.seconds - x.seconds)
 
-export type Answers = { [name in keyof typeof QUERIES]?: Sample[] }
+export type Answers = { [name in keyof typeof QUERIES | 'shed' | 'silent']?: Sample[] }
 
 /** What the design promises unless the user says otherwise. */
 export const BUDGET = { cores: 0.005, bytes: 50 * 1024 * 1024 }

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact'
 import { useMemo } from 'preact/hooks'
-import { useSamples, type Loaded } from './data'
+import { labelledPath, useLabelled, type Labelled, type Loaded } from './data'
 import { windowOf } from './explain'
 import { bytes, digits, floorPercent, format, NONE, span, unmatched } from './format'
-import { adviceOf, ASKED, boundKey, boundsOf, BUDGET, costsOf, healthLines, incompleteEdges, lastOf, LINE_WINDOW, lineColumns, programsOf, QUOTA, quotasOf, refusalsOf, silentOf, verdict, wordsOf, type Answers, type Bound, type Part } from './health'
-import type { Lines } from './spark'
-import { LinesNote, Spark, useLines } from './sparkview'
+import { adviceOf, answersOf, boundKey, boundsOf, BUDGET, costsOf, incompleteEdges, lastOf, lineMetrics, linesOf, METRICS, programsOf, QUERIES, QUOTA, quotasOf, RATES, refusalsOf, silentOf, verdict, wordsOf, type Bound, type Part } from './health'
+import { stretchOf, type Lines } from './spark'
+import { LinesNote, Spark, useOnce } from './sparkview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import type { Graph, Quota, Refusal, Status } from './types'
@@ -23,15 +23,15 @@ interface Props {
 const [EDGES, PROGRAMS] = [20, 60]
 
 const TOLD: Record<string, { title: string; what: string; query?: string }> = {
-  cpu: { title: 'CPU time of the agent', what: 'of its own process, over five minutes; the time of its kernel programs is below', query: ASKED.cpu },
-  memory: { title: 'Memory of the agent', what: 'resident memory of its process', query: ASKED.memory },
-  read: { title: 'A reading', what: 'time that the last reading of all counters took', query: ASKED.read },
-  sent: { title: 'Sent', what: 'bytes that the agent sends over the network, compressed and encrypted as they are: to a server or a store, and to those who ask for /metrics, the page or its API', query: ASKED.sent },
-  budget: { title: 'Of the budget', what: 'what the agent and its kernel programs take, over what they may', query: ASKED.budget },
-  runs: { title: 'Runs per second', what: 'how often the kernel ran the program', query: ASKED.runs },
-  run: { title: 'Time per run', what: 'mean time of a run; about 40 ns of it are the statistics themselves', query: `${ASKED.time} / ${ASKED.runs}` },
-  cores: { title: 'CPU that it takes', what: 'run time per second, in CPUs', query: ASKED.time },
-  missed: { title: 'Missed per second', what: 'events at which the kernel did not run the program, because it was already running on that CPU', query: ASKED.missed },
+  cpu: { title: 'CPU time of the agent', what: 'of its own process, over five minutes; the time of its kernel programs is below', query: QUERIES.cpu },
+  memory: { title: 'Memory of the agent', what: 'resident memory of its process', query: QUERIES.memory },
+  read: { title: 'A reading', what: 'time that the last reading of all counters took', query: QUERIES.read },
+  sent: { title: 'Sent', what: 'bytes that the agent sends over the network, compressed and encrypted as they are: to a server or a store, and to those who ask for /metrics, the page or its API', query: QUERIES.sent },
+  budget: { title: 'Of the budget', what: 'what the agent and its kernel programs take, over what they may', query: QUERIES.budget },
+  runs: { title: 'Runs per second', what: 'how often the kernel ran the program', query: QUERIES.runs },
+  run: { title: 'Time per run', what: 'mean time of a run; about 40 ns of it are the statistics themselves', query: `${QUERIES.time} / ${QUERIES.runs}` },
+  cores: { title: 'CPU that it takes', what: 'run time per second, in CPUs', query: QUERIES.time },
+  missed: { title: 'Missed per second', what: 'events at which the kernel did not run the program, because it was already running on that CPU', query: QUERIES.missed },
   dropped: { title: 'Dropped', what: 'updates that found no room in the table, in the window', query: 'increase(outsight_drops_total[5m])' },
   total: { title: 'Dropped since the start', what: 'updates that found no room since the agent or the server began', query: 'outsight_drops_total' },
   used: { title: 'Used', what: 'entries in use, of those that there is room for', query: 'outsight_entries / outsight_capacity' },
@@ -43,15 +43,19 @@ const TOLD: Record<string, { title: string; what: string; query?: string }> = {
 /** What is lost, over budget or missing, and what to do about each. */
 export function HealthView({ graph, away, status: { data, error }, state, change }: Props) {
   const live = state.from === undefined
-  const asked = useSamples(ASKED, live || !graph ? 0 : Date.parse(graph.to) / 1000, live ? 15_000 : 0)
-  const answers = asked.of as Answers
+  const end = live || !graph ? undefined : Date.parse(graph.to) / 1000
+  const window = end === undefined ? `from=now-${RATES}s&to=now` : `from=${end - RATES}&to=${end}`
+  const asked = useLabelled(window, () => labelledPath(Object.values(METRICS), window), live ? 15_000 : 0)
+  const answers = useMemo(() => answersOf(asked.data?.rows ?? [], data?.hosts ?? [], end ?? Date.parse(data?.now ?? '') / 1000), [asked.data, data, end])
   const { lost, before, near, roomy } = data ? boundsOf(data, graph) : { lost: [], before: [], near: [], roomy: 0 }
   const programs = programsOf(answers)
   // Nothing is said to be well, and no line is asked for, before all of it was looked at.
-  const reading = (!graph && !away) || (Object.keys(answers).length === 0 && !asked.error)
-  const sparks = useLines(graph, 'health', reading ? [] : lineColumns(programs.slice(0, PROGRAMS), [...lost, ...near, ...before]), LINE_WINDOW)
-  const lines = useMemo(() => healthLines(sparks.lines), [sparks.lines])
-  useExplainer(['health'], (key) => TOLD[key] && { ...TOLD[key]!, error: 'none: counted, not sampled', window: graph && (key === 'dropped' || key === 'counted') ? windowOf(graph) : undefined })
+  const reading = (!graph && !away) || (!asked.data && !asked.error)
+  const drawn = graph && stretchOf(Date.parse(graph.from) / 1000, Date.parse(graph.to) / 1000, graph.covered_seconds)
+  const metrics = lineMetrics(programs.slice(0, PROGRAMS), [...lost, ...near, ...before])
+  const sparks = useOnce<Labelled>('health', reading || !drawn ? '' : labelledPath(metrics, `from=${drawn.begin}&to=${drawn.end}&points=${drawn.points}`))
+  const lines = useMemo(() => linesOf(sparks.data?.rows ?? []), [sparks.data])
+  useExplainer(['health'], (key) => TOLD[key] && { ...TOLD[key]!, query: data?.promql === 'off' ? undefined : TOLD[key]!.query, error: 'none: counted, not sampled', window: graph && (key === 'dropped' || key === 'counted') ? windowOf(graph) : undefined })
   if (error && !data) return <p class="inline-error" role="alert">{error}</p>
   if (!data) return <p class="note">Reading…</p>
   // Refusals are known since the server began, whatever window is shown.
@@ -196,7 +200,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
           </>
         ) : away ? <p class="inline-error" role="alert">{away}</p> : <p class="muted">Reading…</p>}
       </Section>
-      <LinesNote of={sparks} />
+      <LinesNote of={{ lines, error: sparks.error }} />
       <p class="muted small pad">Outsight {data.version}{data.sources.length ? ` · ${data.sources.join(', ')}` : ''}</p>
     </div>
   )

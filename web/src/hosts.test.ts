@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { agentOf, barOf, heardOf, lineColumns, memoryOf, partLine, seenOf } from './hosts'
+import { agentOf, barOf, heardOf, LINES, linesOf, memoryOf, partLine, seenOf } from './hosts'
 import type { HostPart, HostRow } from './types'
 
 const part = (kind: HostPart['kind'], share: number): HostPart => ({ kind, name: kind, cpu_cores: share * 2, share })
@@ -31,22 +31,12 @@ it('knows how full memory is', () => {
 })
 
 it('asks for the lines of all hosts at once, and of containers of those that are looked at', () => {
-  const keys = ['cpu', 'memory', 'containers', 'in', 'out', 'agent', 'agent-memory', 'seen']
-  expect(lineColumns([], []).map((c) => c.key)).toEqual(keys)
-  const columns = lineColumns([row({ name: 'b.example' }), row({ name: 'a' })], [])
-  expect(columns.map((c) => c.key)).toEqual([...keys, 'part', 'idle'])
-  const [part, idle] = columns.slice(-2)
-  expect(part!.query(30)).toBe('sum by (host, id) (rate(container_cpu_usage_seconds_total{host=~"a|b\\\\.example"}[30s]))')
-  const numbers = lineColumns([], [{ key: 'swapped', title: 'Swapped', unit: '/s', query: 'sum(rate(swapped_total{$match}[$window]))' }])
-  expect(numbers.map((c) => c.key)).toEqual([...keys, 'number.swapped'])
-  expect(numbers.at(-1)!.query(30)).toBe('sum by (host) (rate(swapped_total{host!=""}[30s]))')
-  // Whose a series is, a part knows by the same key.
-  const h = row({ name: 'a' })
-  expect(part!.of({ host: 'a', id: 'host' })).toBe(partLine(h, { kind: 'host', name: 'host', cpu_cores: 1, share: 1 }))
-  expect(part!.of({ host: 'a', id: 'c1' })).toBe(partLine(h, { kind: 'container', node: 'c1', name: 'web', cpu_cores: 1, share: 1 }))
-  expect(idle!.of({ host: 'a' })).toBe(partLine(h, { kind: 'idle', name: 'idle', cpu_cores: 1, share: 1 }))
-  expect(partLine(h, { kind: 'unattributed', name: 'unattributed', cpu_cores: 1, share: 1 })).toBeUndefined()
-  expect(partLine(h, { kind: 'steal', name: 'taken by the hypervisor', cpu_cores: 1, share: 1 })).toBeUndefined()
+  const all = Object.values(LINES)
+  expect(linesOf([], [])).toEqual({ numbers: [...all, 'host.idle'], nodes: [] })
+  const of = (kind: HostPart['kind'], node?: string): HostPart => ({ kind, node, name: kind, cpu_cores: 1, share: 1 })
+  const h = row({ name: 'a', parts: [of('host', 'host/a'), of('container', 'c1'), of('idle'), of('unattributed'), of('steal'), of('more')] })
+  expect(linesOf([h], [{ key: 'swapped', title: 'Swapped', unit: '/s', query: '' }])).toEqual({ numbers: [...all, 'host.swapped', 'host.idle', 'usage.cpu_cores'], nodes: ['host/a', 'c1'] })
+  expect(h.parts.map((p) => partLine(h, p))).toEqual([['usage.cpu_cores', 'host/a'], ['usage.cpu_cores', 'c1'], ['host.idle', 'a'], undefined, undefined, undefined])
 })
 
 it('says what the agent takes', () => {

@@ -1,5 +1,5 @@
 import { bytes, digits, floorPercent, format, span } from './format'
-import { literal, nodeIdOf, windowOf, type LineColumn } from './spark'
+import type { Asked } from './spark'
 import type { HostPart, HostRow, NumberInfo } from './types'
 
 // What each host is used for, in bars and words.
@@ -39,39 +39,21 @@ export const WHAT: Record<HostPart['kind'], string> = {
   unattributed: 'what is not counted: the two ends of the window',
 }
 
-/** How many hosts' containers have lines: a query names these hosts. */
-const NAMED = 20
+/** The lines of hosts, by the facts that have them. */
+export const LINES: Record<string, string> = {
+  cpu: 'host.cpu_cores', memory: 'host.containers_memory_bytes', containers: 'host.containers', in: 'host.network_receive_bytes', out: 'host.network_transmit_bytes',
+  agent: 'host.agent_cpu_cores', 'agent-memory': 'host.agent_memory_bytes', seen: 'host.counted_share',
+}
 
-/** Whose line that of a part of a host is; undefined for parts that nobody counts. */
-export const partLine = (h: HostRow, p: HostPart): string | undefined =>
-  p.kind === 'idle' ? `${h.name}/idle` : p.kind === 'host' ? `${h.name}/host/${h.name}` : p.kind === 'container' && p.node ? `${h.name}/${p.node}` : undefined
+/** Which line that of a part of a host is, and whose; undefined for parts that nobody counts. */
+export const partLine = (h: HostRow, p: HostPart): [path: string, of: string] | undefined =>
+  p.kind === 'idle' ? ['host.idle', h.name] : (p.kind === 'host' || p.kind === 'container') && p.node ? ['usage.cpu_cores', p.node] : undefined
 
-/** The query of a number of hosts. */
-const hostQuery = (n: NumberInfo, seconds: number): string =>
-  n.query.replaceAll('$match', 'host!=""').replaceAll('$window', windowOf(seconds)).replace(/\b(sum|min|max)\(/g, '$1 by (host) (')
-
-/** The columns of lines of hosts: one query each for all of them, and one for the containers of those that are looked at. */
-export function lineColumns(named: HostRow[], numbers: NumberInfo[]): LineColumn[] {
-  const host = (labels: Record<string, string>) => labels.host ?? ''
-  const rate = (key: string, name: string, match = 'host!=""'): LineColumn => ({ key, query: (s) => `sum by (host) (rate(${name}{${match}}[${windowOf(s)}]))`, of: host })
-  const level = (key: string, query: string): LineColumn => ({ key, query: () => query, of: host })
-  const inContainers = 'id!="host"'
-  const list = [
-    rate('cpu', 'container_cpu_usage_seconds_total'),
-    level('memory', `sum by (host) (container_memory_usage_bytes{${inContainers}})`),
-    level('containers', `count by (host) (container_cpu_usage_seconds_total{${inContainers}})`),
-    rate('in', 'container_network_receive_bytes_total', inContainers),
-    rate('out', 'container_network_transmit_bytes_total', inContainers),
-    rate('agent', 'outsight_agent_cpu_seconds_total'),
-    level('agent-memory', 'max by (host) (outsight_agent_resident_memory_bytes)'),
-    level('seen', 'max by (host) (outsight_edges_completeness_ratio)'),
-  ]
-  for (const n of numbers) list.push({ key: `number.${n.key}`, query: (s) => hostQuery(n, s), of: host })
-  if (named.length === 0) return list
-  const names = JSON.stringify(named.slice(0, NAMED).map((h) => literal(h.name)).sort().join('|'))
-  list.push({ key: 'part', query: (s) => `sum by (host, id) (rate(container_cpu_usage_seconds_total{host=~${names}}[${windowOf(s)}]))`, of: (labels) => `${host(labels)}/${nodeIdOf(labels, 'usage', 'container')}` })
-  list.push({ key: 'idle', query: (s) => `sum by (host) (rate(outsight_host_cpu_idle_seconds_total{host=~${names}}[${windowOf(s)}]))`, of: (labels) => `${host(labels)}/idle` })
-  return list
+/** What is asked for: the lines of all hosts, and of the containers of those that are looked at. */
+export function linesOf(looked: HostRow[], numbers: NumberInfo[]): Asked {
+  const parts = looked.flatMap((h) => h.parts.map((p) => partLine(h, p)).filter((l) => l !== undefined))
+  const nodes = parts.flatMap(([path, of]) => (path === 'usage.cpu_cores' ? [of] : []))
+  return { numbers: [...Object.values(LINES), ...numbers.map((n) => `host.${n.key}`), 'host.idle', ...(nodes.length > 0 ? ['usage.cpu_cores'] : [])], nodes }
 }
 
 /** What a host has, in a line. */

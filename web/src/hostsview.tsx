@@ -4,12 +4,12 @@ import { useHosts } from './data'
 import { windowOf } from './explain'
 import { bytes, digits, format, NONE } from './format'
 import { HOST_MEANING } from './numbers'
-import { agentOf, agentParts, barOf, heardOf, lineColumns, memoryOf, partLine, seenOf, sizeOf, WHAT } from './hosts'
+import { agentOf, agentParts, barOf, heardOf, LINES, linesOf, memoryOf, partLine, seenOf, sizeOf, WHAT } from './hosts'
 import type { Lines } from './spark'
 import { LinesNote, Spark, useLines } from './sparkview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
-import type { HostRow, NumberInfo } from './types'
+import type { HostPart, HostRow, NumberInfo } from './types'
 import { Filter } from './viewbar'
 
 interface Props {
@@ -28,7 +28,7 @@ export function HostsView({ state, change, query, period }: Props) {
   // Those whose containers are looked at: all where there are few, and those that were opened.
   const [opened, open] = useState<Record<string, boolean>>({})
   const isOpen = (h: HostRow) => opened[h.name] ?? rows.length <= 4
-  const sparks = useLines(data, 'hosts', lineColumns(rows.filter(isOpen), data?.numbers ?? []))
+  const sparks = useLines(data, 'hosts', data && linesOf(rows.filter(isOpen), data.numbers))
   const now = state.from === undefined ? (at ?? 0) : Date.parse(data?.to ?? '') / 1000
   useExplainer(['host'], (key, of) => {
     const h = data?.hosts.find((h) => h.name === of)
@@ -85,7 +85,11 @@ function HostCard({ host: h, now, window, change, numbers, lines, open, toggle }
   const memory = memoryOf(h)
   const bar = barOf(h.parts)
   const choose = (node: string) => change({ node: short(node), edge: undefined, status: undefined, chart: undefined, by: 'container' })
-  const line = (key: string) => <Spark values={lines.get(key)?.get(h.name)} />
+  const line = (key: string) => <Spark values={lines.get(LINES[key] ?? `host.${key}`)?.get(h.name)} />
+  const lineOfPart = (p: HostPart) => {
+    const [path, of] = partLine(h, p) ?? []
+    return path && of ? lines.get(path)?.get(of) : undefined
+  }
   const fact = (key: string, title: string, text: ComponentChildren, bad = false) => (
     <div><dt>{title}</dt><dd class={bad ? 'bad' : undefined} data-explain={`host.${key}`} tabindex={0}>{text}</dd></div>
   )
@@ -120,14 +124,14 @@ function HostCard({ host: h, now, window, change, numbers, lines, open, toggle }
         {fact('in', 'Network in', h.network_receive_bytes === undefined ? NONE : <>{line('in')}{format(h.network_receive_bytes, 'B/s')}</>)}
         {fact('out', 'Network out', h.network_transmit_bytes === undefined ? NONE : <>{line('out')}{format(h.network_transmit_bytes, 'B/s')}</>)}
         {fact('agent', 'Agent takes', agent.cpu || agent.memory ? <>{agent.cpu && <>{line('agent')}{agent.cpu}</>}{agent.cpu && agent.memory && ' · '}{agent.memory && <>{line('agent-memory')}{agent.memory}</>}</> : NONE)}
-        {numbers.map((n) => h.numbers[n.key] !== undefined && fact(`number.${n.key}`, n.title, <>{line(`number.${n.key}`)}{format(h.numbers[n.key], n.unit)}</>))}
+        {numbers.map((n) => h.numbers[n.key] !== undefined && fact(`number.${n.key}`, n.title, <>{line(n.key)}{format(h.numbers[n.key], n.unit)}</>))}
         {fact('seen', 'Counted', <>{h.counted_share !== undefined && line('seen')}{seen.text}</>, seen.bad)}
       </dl>
       <details open={open} onToggle={(e) => toggle(e.currentTarget.open)}>
         <summary class="muted small">CPU by container; the parts add up to all {h.cores} cores</summary>
         <ul class="host-parts">
           {bar.map((b, i) => {
-            const text = <><i class={`swatch ${b.shade}`} aria-hidden="true" /><span class="part-name">{b.part.kind === 'host' ? 'in no container' : b.part.name}</span><Spark values={lines.get(b.part.kind === 'idle' ? 'idle' : 'part')?.get(partLine(h, b.part) ?? '')} /><span class="part-value">{format(b.part.cpu_cores, 'cores')} · {digits(b.part.share * 100)} %</span></>
+            const text = <><i class={`swatch ${b.shade}`} aria-hidden="true" /><span class="part-name">{b.part.kind === 'host' ? 'in no container' : b.part.name}</span><Spark values={lineOfPart(b.part)} /><span class="part-value">{format(b.part.cpu_cores, 'cores')} · {digits(b.part.share * 100)} %</span></>
             return (
               <li key={b.part.kind + (b.part.node ?? '')}>
                 {b.part.node ? <button class="part" data-explain={`host.part.${i}`} onClick={() => choose(b.part.node!)}>{text}</button> : <span class="part" data-explain={`host.part.${i}`} tabindex={0}>{text}</span>}

@@ -76,8 +76,8 @@ export interface Side {
 
 /** The numbers of a container by the headings of the page, in the order in which people ask for them. */
 export const USAGE_GROUPS: [string, string[]][] = [
-  ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits', 'thread_starts']],
-  ['Memory', ['memory_bytes', 'working_set_bytes', 'rss_bytes', 'cache_bytes', 'memory_limit_bytes', 'minor_page_faults', 'major_page_faults', 'oom_kills']],
+  ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits', 'thread_starts', 'threads_mean', 'threads_highest', 'busy_threads_mean', 'busy_threads_highest']],
+  ['Memory', ['memory_bytes', 'memory_bytes_mean', 'memory_bytes_highest', 'working_set_bytes', 'working_set_bytes_mean', 'working_set_bytes_highest', 'rss_bytes', 'rss_bytes_mean', 'rss_bytes_highest', 'cache_bytes', 'cache_bytes_mean', 'cache_bytes_highest', 'memory_limit_bytes', 'minor_page_faults', 'major_page_faults', 'oom_kills']],
   ['Network', ['network_receive_bytes', 'network_transmit_bytes', 'receive_packets', 'transmit_packets', 'network_errors', 'network_dropped', 'zero_windows', 'listen_overflows']],
   ['Disk', ['disk_read_bytes', 'disk_write_bytes', 'disk_reads', 'disk_writes']],
 ]
@@ -103,8 +103,20 @@ export const USAGE_MEANING: Record<string, string> = {
   busy_threads: 'Over how many threads the CPU time is spread: that of all over that of the busiest',
   cpu_quota_cores: 'CPU quota over its period',
   thread_starts: 'Threads started beside the first of each process: many per second, and a pool of them would pay',
+  threads_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
+  threads_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
+  busy_threads_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
+  busy_threads_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
   memory_bytes: 'Memory in use, page cache included',
+  memory_bytes_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
+  memory_bytes_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
   working_set_bytes: 'Memory in use less the inactive page cache',
+  working_set_bytes_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
+  working_set_bytes_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
+  rss_bytes_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
+  rss_bytes_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
+  cache_bytes_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
+  cache_bytes_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
   zero_windows: 'Times that a receiver closed its window: it did not read fast enough',
   listen_overflows: 'Connections that found the accept queue full',
 }

@@ -1,8 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
-import { Chart } from './chart'
+import { Chart, type ChartLine } from './chart'
 import { Contention } from './contentionview'
-import type { Loaded, Line } from './data'
+import type { Loaded } from './data'
 import { Endpoints, endpointChart } from './endpoints'
 import { windowOf } from './explain'
 import { countedOf, factsOf, numberOf, pairing, seen, trouble, unsure } from './facts'
@@ -10,6 +10,7 @@ import { bytes, clock, counted, digits, duration, floorPercent, format, missing,
 import { Period } from './header'
 import { Middle } from './middle'
 import { SIDE_MEANING, USAGE_GROUPS } from './numbers'
+import { hostsOf } from './spark'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import { paceOf, paceText, usualOf } from './usual'
@@ -100,8 +101,8 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
   const info = graph.numbers.side.find((n) => n.key === key)
   const match = graph.edge_matches[edge.id]
   const sides = (['client', 'server'] as const).filter((s) => (s === 'client' ? edge.client_side : edge.server_side))
-  const lines: Line[] = info && (scope === 'client' || scope === 'server')
-    ? sides.map((s) => ({ name: `${s} side`, query: info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
+  const lines: ChartLine[] = info && (scope === 'client' || scope === 'server')
+    ? sides.map((s) => ({ name: `${s} side`, number: `${s}.${key}`, query: match && info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
   const s = best(edge)
   const facts = factsOf(edge, graph.numbers.side)
   const side = edge.client_side ? 'client' : 'server'
@@ -112,6 +113,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
   const asked = endpointChart(graph, edge, state)
   const pace = paceOf(s, usualOf(edge, baseline))
   const [client, server] = [edge.client, edge.server].map((id) => graph.nodes.find((n) => n.id === id))
+  const of = { edge: edge.id, by: state.by, hosts: hostsOf([client, server].filter((n) => n?.kind !== 'outside')) }
   return (
     <>
       <Head kind="edge" close={close} title={<><Go id={edge.client} change={change}>{name(edge.client)}</Go><span class="arrow"> → </span><Go id={edge.server} change={change}>{name(edge.server)}</Go></>}>
@@ -123,12 +125,12 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
         <Tile title="p99" value={duration(s?.p99)} explain={`${side}.p99`} />
         <Tile title="Network time" value={edge.paired ? duration(edge.network_seconds) : NONE} explain="edge.network" />
       </div>
-      {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
-      {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
+      {info && lines.length > 0 && <Chart key={state.chart} title={info.title} unit={info.unit} of={of} lines={lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
+      {asked && <Chart key={`${state.endpoint} ${state.chart}`} title={asked.title} unit={asked.unit} of={{ ...of, endpoint: state.endpoint }} lines={asked.lines} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />}
       {pace.quantile && <p class={`state ${pace.heat === 'calm' ? 'good' : pace.heat}`} data-pace={pace.heat}>{paceText(pace, baseline)}.</p>}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
-      {server && <Contention graph={graph} node={server} state={state} change={change} />}
+      {server && <Contention key={server.id} graph={graph} node={server} state={state} change={change} />}
       <Endpoints edge={edge} state={state} change={change} />
       <table class="sides" data-of={edge.id}>
         <thead>
@@ -173,7 +175,7 @@ const summaryOf = (numbers: NumberInfo[], side: Side): NumberInfo[] => [
 function NodePanel({ graph, node, state, change, range, theme, close }: Props & { graph: Graph; node: Node }) {
   const [scope, key] = (state.chart ?? '').split('.') as [string, string]
   const info = (scope === 'usage' ? graph.numbers.usage : scope === 'served' || scope === 'called' ? graph.numbers.side : []).find((n) => n.key === key)
-  const matchers: Record<string, string> = graph.matches[node.id]!
+  const matchers = graph.matches[node.id] as Record<string, string> | undefined
   const outside = node.kind === 'outside'
   const title = info && (scope === 'usage' ? info.title : `${info.title} · ${scope === 'served' ? 'requests served' : 'requests made'}`)
   return (
@@ -182,9 +184,9 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
         <p class="muted small">{about(node, state)}</p>
       </Head>
       {info && title && (
-        <Chart key={state.chart} title={title} unit={info.unit} lines={[{ name: info.title, query: info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
+        <Chart key={state.chart} title={title} unit={info.unit} of={{ node: node.id, by: state.by, hosts: hostsOf([node]) }} lines={[{ name: info.title, number: `${scope}.${key}`, query: matchers?.[scope] && info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
       )}
-      <Contention graph={graph} node={node} state={state} change={change} />
+      <Contention key={node.id} graph={graph} node={node} state={state} change={change} />
       {node.usage && USAGE_GROUPS.map(([name, keys]) => {
         const rows = graph.numbers.usage.filter((n) => keys.includes(n.key) && node.usage![n.key] !== undefined)
         return rows.length > 0 && (

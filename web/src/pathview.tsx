@@ -1,9 +1,9 @@
-import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { asNumber, usePath } from './data'
 import { clock, digits, duration, format, NONE, span } from './format'
 import { Middle } from './middle'
 import { barsOf, firstLimit, formerOf, limitOf, nodeFor, ofRequest, PARTS, wholeOf, type Bar } from './path'
-import { analysedLines, lineColumns, LINES } from './services'
+import { lineOf, linesOf } from './services'
 import { LinesNote, Spark, useLines } from './sparkview'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { useExplainer } from './tip'
@@ -164,9 +164,8 @@ const COLUMNS: [string, string, (r: Resource) => string][] = [
 function Resources({ answer: a, graph, state, change }: Part) {
   const chosen = nodeOf(graph, state.node)
   const rows = a.resources.flatMap((r) => nodeOf(graph, r.node) ?? [])
-  const cpus = a.resources.some((r) => r.node.startsWith('cpus/'))
-  const sparks = useLines(graph, `path ${state.by}`, lineColumns({ numbers: graph.numbers, by: state.by, rows, keys: ['utilisation', ...COLUMNS.map(([key]) => key)], columns: [], arrival: a.arrival_query, cpus }))
-  const lines = useMemo(() => analysedLines(sparks.lines), [sparks.lines])
+  const cpus = a.resources.filter((r) => r.node.startsWith('cpus/')).map((r) => r.node)
+  const { lines, error } = useLines(graph, `path ${state.by}`, linesOf(['utilisation', ...COLUMNS.map(([key]) => key)], state.by, rows, cpus))
   const heading = (key: string, title: string) => <th key={key} scope="col"><span class="explained" tabindex={0} data-explain={`path.${key}`} data-value=" ">{title}</span></th>
   return (
     <>
@@ -188,21 +187,21 @@ function Resources({ answer: a, graph, state, change }: Part) {
                 <tr key={r.node} class={`${choose ? 'pick' : ''}${node && node === chosen ? ' chosen' : ''}`} data-resource={r.node} onClick={choose}>
                   <th scope="row" class="name">{choose ? <button><Middle text={r.name} /></button> : <span class="name-text"><Middle text={r.name} /></span>}</th>
                   <td class="share" data-explain="path.utilisation" data-value={format(r.utilisation, 'ratio')}>
-                    <Spark values={lines.get(LINES.utilisation!)?.get(r.node)} />
+                    <Spark values={lines.get(lineOf('utilisation'))?.get(r.node)} />
                     {format(r.utilisation, 'ratio')}
                     <svg class={r.utilisation >= 0.8 ? 'share-bar full' : 'share-bar'} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
                       <rect class="track" width="100" height="8" />
                       <rect width={r.utilisation * 100} height="8" />
                     </svg>
                   </td>
-                  {COLUMNS.map(([key, , text]) => <td key={key} data-number={key} data-explain={`path.${key}`} class={text(r) === NONE ? 'none' : undefined}>{LINES[key] && text(r) !== NONE && <Spark values={lines.get(LINES[key]!)?.get(r.node)} />}{text(r)}</td>)}
+                  {COLUMNS.map(([key, , text]) => <td key={key} data-number={key} data-explain={`path.${key}`} class={text(r) === NONE ? 'none' : undefined}>{text(r) !== NONE && key !== 'parallel' && <Spark values={lines.get(lineOf(key))?.get(r.node)} />}{text(r)}</td>)}
                 </tr>
               )
             })}
           </tbody>
         </table>
       </div>
-      <LinesNote of={sparks} />
+      <LinesNote of={{ lines, error }} />
     </>
   )
 }

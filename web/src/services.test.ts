@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { analysedLines, chartOf, columnsOf, explainCell, idle, lineColumns, LINES, ordered, summaryOf, textOf, valueOf } from './services'
+import { chartOf, columnsOf, ENERGY, estimatesOf, explainCell, idle, linesOf, ordered, powerLines, powerOf, summaryOf, textOf, valueOf } from './services'
 import type { Graph, Node, Service, ServiceColumn, Services } from './types'
 
 const service = (name: string, more: Partial<Service> = {}): Service =>
@@ -31,31 +31,21 @@ describe('a number of a service', () => {
 })
 
 describe('lines of the table', () => {
-  const number = (key: string) => ({ key, title: key, unit: '' as const, query: `sum(rate(${key}{$match}[$window]))` })
-  const numbers = { usage: [number('cpu_cores'), { ...number('threads'), query: 'sum(threads{$match})' }], side: ['transactions_per_second', 'p50', 'p99', 'mean'].map(number), endpoint: [] }
-  const own = [column('http_p99', { query: 'histogram_quantile(0.99, sum(rate(d{$served,protocol="http"}[$window])))' }), column('error_share', { query: 'sum(rate(f{$served}[$window])) / sum(rate(t{$served}[$window]))' }),
-    column('demand', { query: 'sum(rate(cpu{$usage}[$window])) / $parallel / sum(rate(t{x="y"}[$window]))' }), column('power')]
-  const keys = ['utilisation', 'arrival_rate', 'demand', 'max_arrival_rate', 'power', 'threads', 'http_p99', 'tcp_p50', 'tcp_p99', 'error_share']
-  const columns = lineColumns({ numbers, by: 'container', rows: [], keys, columns: own, arrival: 'sum(rate(t{x="y"}[$window]))', cpus: true })
-  const query = (key: string) => columns.find((c) => c.key === key)?.query(20)
-  it('are of one query for each column, whatever the number of rows', () => {
-    expect(new Set(columns.map((c) => c.key)).size).toBe(columns.length)
-    // Every column has one, or follows from two others.
-    for (const k of keys) expect(['demand', 'max_arrival_rate'].includes(k) || columns.some((c) => c.key === LINES[k]), k).toBe(true)
-    expect(query('service.http_p99')).toBe('histogram_quantile(0.99, sum by (host, server_id) (rate(d{side="server",protocol="http"}[20s])))')
-    expect(query('service.error_share')).toBe('sum by (host, server_id) (rate(f{side="server"}[20s])) / sum by (host, server_id) (rate(t{side="server"}[20s]))')
-    expect(query('cpus')).toBe('sum by (host) (rate(cpu_cores{host!=""}[20s]))')
-    expect(query('service.power')).toContain('sum by (host, id) (rate(container_energy_joules_total')
-    expect(query('arrival')).toBe('sum(rate(t{x="y"}[20s]))')
-    expect(query('service.demand')).toBeUndefined()
-  })
-  it('of demand and of what could be served follow from others', () => {
-    const lines = analysedLines(new Map([['usage.cpu_cores', new Map([['a', [0.5, 1]]])], ['cpus', new Map([['cpus/vm', [2, 1]]])], ['arrival', new Map([['', [10, 0]]])], ['served.transactions_per_second', new Map([['a', [4, 5]], ['b', [1, 1]]])]]))
-    expect([...lines.get('service.demand')!]).toEqual([['a', [0.05, null]], ['cpus/vm', [0.2, null]]])
-    expect([...lines.get('service.max_arrival_rate')!]).toEqual([['a', [8, 5]]])
-    expect(analysedLines(new Map()).get('service.demand')!.size).toBe(0)
-  })
+  it('are of its own numbers, and of the CPUs of hosts', () =>
+    expect(linesOf(['utilisation', 'demand', 'power'], 'pod', [{ id: 'a' } as Node], ['cpus/vm'])).toEqual({ numbers: ['service.utilisation', 'service.demand'], by: 'pod', nodes: ['a', 'cpus/vm'] }))
   it('are charted where a node has the number', () => expect([chartOf('utilisation'), chartOf('demand'), chartOf('http_p50'), chartOf('parallel')]).toEqual(['usage.cpu_cores', undefined, undefined, undefined]))
+})
+
+describe('power', () => {
+  const row = (node: string, domain: string, per_second: number, values?: (number | null)[]) => ({ metric: ENERGY[0], host: 'vm', node, labels: { domain }, per_second, values })
+  it('is of the domains that contain the others', () => {
+    expect([...powerOf([row('a', 'package', 5), row('a', 'core', 3), row('a', 'dram', 1), row('b', 'psys', 7), row('b', 'core', 2), row('c', 'core', 4)])]).toEqual([['a', 6], ['b', 7], ['c', 4]])
+    expect(powerLines([row('a', 'package', 0, [1, null, 2]), row('a', 'package', 0, [1, 1, null])]).get('a')).toEqual([2, null, 2])
+  })
+  it('is an estimate where a model tells it', () => {
+    const meter = (host: string, source: string) => ({ metric: ENERGY[1], host, labels: { source }, value: 1 })
+    expect([...estimatesOf([meter('a', 'model'), meter('b', 'rapl'), meter('c', 'model'), { metric: ENERGY[2], host: 'a', labels: { source: 'model' }, value: 0.45 }])]).toEqual([['a', 0.45], ['c', NaN]])
+  })
 })
 
 it('orders services, and those without a number last in both directions', () => {
@@ -79,6 +69,10 @@ it('fills in the query of a cell', () => {
   const c = column('utilisation', { unit: 'ratio', query: 'sum(rate(cpu{$usage}[$window])) / $parallel + sum(x{$served})' })
   expect(explainCell(c, service('a'), answer(), g, none, measured).query).toBe('sum(rate(cpu{id="a"}[300s])) / clamp(sum(container_busy_threads{id="a"}), 1, 2) + sum(x{server_id="a",side="server"})')
   expect(explainCell(c, service('a', { parallel_by: 'quota', parallel: 0.5 }), answer(), g, none, measured).query).toContain('/ 0.5 +')
+  // Where PromQL has no series of edges, or none at all, nothing is told that could not be asked.
+  const without = { ...g, matches: { a: { usage: 'id="a"', served: '', called: '' } } } as unknown as Graph
+  expect(explainCell(c, service('a'), answer(), without, none, measured).query).toBeUndefined()
+  expect(explainCell(c, service('a'), answer(), { ...g, matches: {} } as unknown as Graph, none, measured).query).toBeUndefined()
   expect(explainCell(column('error_share'), service('a', { failed: 3, aborted: 1, error_share: 0.1 }), answer(), g, none, measured).what).toBe('3 replies say that it failed, 1 requests had no reply')
 })
 

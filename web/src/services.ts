@@ -1,8 +1,8 @@
-import { asNumber } from './data'
+import { asNumber, type LabelledRow } from './data'
 import { expand, seenOf, type Explanation } from './explain'
 import { clock, format, missing, NONE, span } from './format'
 import { limitOf } from './path'
-import { columnQuery, nodeColumns, nodeIdOf, ratioOf, windowOf, type Line, type LineColumn, type Lines } from './spark'
+import { drawable, type Asked, type Line } from './spark'
 import type { Grouping } from './state'
 import { unnamed, type Graph, type Node, type Seconds, type Service, type ServiceColumn, type Services } from './types'
 
@@ -38,67 +38,49 @@ export function valueOf(s: Service, key: string, power: Power): Seconds | undefi
   return (s as unknown as Record<string, Seconds | undefined>)[key]
 }
 
-/** Which line is beside a column: that of a number that nodes have, or one of the table's own. */
-export const LINES: Record<string, string> = {
-  utilisation: 'usage.cpu_cores', arrival_rate: 'served.transactions_per_second', threads: 'usage.threads', latency: 'served.mean', tcp_p50: 'served.p50', tcp_p99: 'served.p99',
-  demand: 'service.demand', max_arrival_rate: 'service.max_arrival_rate', power: 'service.power', http_p50: 'service.http_p50', http_p99: 'service.http_p99', error_share: 'service.error_share',
-}
+/** Which line is beside a column. */
+export const lineOf = (key: string): string => `service.${key}`
 
 /** The number of a node that is charted for a column; undefined where only the table has it. */
-export const chartOf = (key: string): string | undefined => (LINES[key]?.startsWith('service.') ? undefined : LINES[key])
+const CHARTS: Record<string, string> = { utilisation: 'usage.cpu_cores', arrival_rate: 'served.transactions_per_second', threads: 'usage.threads', latency: 'served.mean', tcp_p50: 'served.p50', tcp_p99: 'served.p99' }
+export const chartOf = (key: string): string | undefined => CHARTS[key]
 
-const [CPUS, ARRIVAL] = ['cpus', 'arrival']
+/** The lines of a table of operational analysis: those of power are of other series. */
+export const linesOf = (keys: string[], by: Grouping, rows: Node[], more: string[] = []): Asked => ({
+  // Demand is by what comes in at all entries, so that all hosts are read.
+  numbers: keys.filter((k) => k !== 'power').map(lineOf), by, nodes: [...rows.map((r) => r.id), ...more],
+})
 
-/** The labels that distinguish the power of a grouping. */
-export function powerLabels(by: Grouping): string {
-  switch (by) {
-    case 'host':
-    case 'namespace':
-      return by
-    case 'pod':
-      return 'namespace, pod'
-    case 'workload':
-      return 'namespace, workload_kind, workload'
+/** The series of energy and of what measures it. */
+export const ENERGY = ['container_energy_joules_total', 'outsight_energy_meter', 'outsight_energy_meter_error_ratio'] as const
+
+/** One number or line by node of the domains of its energy. They contain each other: a package its cores, the whole system (psys) everything. */
+function domainsOf<T>(rows: LabelledRow[], of: (r: LabelledRow) => T | undefined, add: (a: T, b: T) => T): Map<string, T> {
+  const all = new Map<string, T>()
+  for (const domains of [['core'], ['psys'], ['package', 'dram']]) {
+    const sums = new Map<string, T>()
+    for (const r of rows) {
+      const v = of(r)
+      if (r.metric !== ENERGY[0] || r.node === undefined || v === undefined || !domains.includes(r.labels.domain ?? '')) continue
+      const sum = sums.get(r.node)
+      sums.set(r.node, sum === undefined ? v : add(sum, v))
+    }
+    for (const [node, sum] of sums) all.set(node, sum)
   }
-  return 'host, id'
+  return all
 }
 
-/** What lines of a table of operational analysis are made of. */
-export interface Analysed {
-  numbers: Graph['numbers']
-  by: Grouping
-  rows: Node[]
-  /** Keys of the columns that are shown, and what the server says of them where it says more. */
-  keys: string[]
-  columns: ServiceColumn[]
-  /** The query of the arrival rate at the entries. */
-  arrival?: string
-  /** Whether the CPUs of a host are a row. */
-  cpus: boolean
-}
+/** Watts by node. */
+export const powerOf = (rows: LabelledRow[]): Power => domainsOf(rows, (r) => r.per_second, (a, b) => a + b)
 
-/** One query for each column; demand and what could be served are made of those of others (analysedLines). */
-export function lineColumns(a: Analysed): LineColumn[] {
-  const list = nodeColumns(a.numbers, [...new Set(a.keys.flatMap((k) => chartOf(k) ?? []))], a.by, a.rows)
-  const cpu = a.numbers.usage.find((n) => n.key === 'cpu_cores')
-  if (a.cpus && cpu) list.push({ key: CPUS, query: (s) => columnQuery(cpu, 'usage', 'host', s), of: (labels) => `cpus/${labels.host ?? ''}` })
-  for (const c of a.columns) {
-    if (!a.keys.includes(c.key) || chartOf(c.key) || !c.query || c.query.includes('$usage')) continue
-    const query = c.query.replaceAll('$served', '$match')
-    list.push({ key: LINES[c.key]!, query: (s) => columnQuery({ query }, 'served', a.by, s, a.rows), of: (labels) => nodeIdOf(labels, 'served', a.by) })
-  }
-  if (a.keys.includes('power')) list.push({ key: LINES.power!, query: (s) => powerQuery('', windowOf(s), powerLabels(a.by)), of: (labels) => nodeIdOf(labels, 'usage', a.by) })
-  if (a.arrival && a.keys.includes('demand')) list.push({ key: ARRIVAL, query: (s) => a.arrival!.replaceAll('$window', windowOf(s)), of: () => '' })
-  return list
-}
+/** The same over time. */
+export const powerLines = (rows: LabelledRow[]): Map<string, Line> =>
+  domainsOf(rows, (r) => r.values && drawable(r.values), (a, b) => a.map((v, i) => (v === null || b[i] == null ? v : v + b[i]!)))
 
-/** The lines with those that follow from others: D = U / λ and λᵢ / U, both up to how much CPU a row could use, which is the same at all times. */
-export function analysedLines(lines: Lines): Lines {
-  const cpu = new Map([...(lines.get(LINES.utilisation!) ?? []), ...(lines.get(CPUS) ?? [])])
-  const [arrival, served] = [lines.get(ARRIVAL)?.get(''), lines.get(LINES.arrival_rate!)]
-  const each = (of: Map<string, Line> | undefined, over: (id: string) => Line | undefined) =>
-    new Map([...(of ?? [])].flatMap(([id, line]) => { const b = over(id); return b ? [[id, ratioOf(line, b)] as const] : [] }))
-  return new Map(lines).set(LINES.utilisation!, cpu).set(LINES.demand!, each(cpu, () => arrival)).set(LINES.max_arrival_rate!, each(served, (id) => cpu.get(id)))
+/** The hosts whose power a model estimates, with its greatest relative error. */
+export function estimatesOf(rows: LabelledRow[]): Estimates {
+  const off = new Map(rows.filter((r) => r.metric === ENERGY[2]).map((r) => [r.host, r.value ?? NaN]))
+  return new Map(rows.filter((r) => r.metric === ENERGY[1] && r.labels.source === 'model').map((r) => [r.host, off.get(r.host) ?? NaN]))
 }
 
 /** The columns that are shown: power only where it is known of some. */
@@ -137,9 +119,9 @@ export const explainColumn = (c: ServiceColumn, a: Services): Explanation => ({
   action: 'sorts by it',
 })
 
-/** Watts. Domains contain each other: a package its cores, the whole system (psys) everything. */
-export function powerQuery(match: string, window: string, by = ''): string {
-  const sum = (domain: string) => `sum${by && ` by (${by}) `}(rate(container_energy_joules_total{${match}${match && ','}domain=~"${domain}"}[${window}]))`
+/** PromQL of the watts of what matches. */
+export function powerQuery(match: string, window: string): string {
+  const sum = (domain: string) => `sum(rate(container_energy_joules_total{${match},domain=~"${domain}"}[${window}]))`
   return `${sum('package|dram')} or ${sum('psys')} or ${sum('core')}`
 }
 
@@ -148,8 +130,9 @@ export function explainCell(c: ServiceColumn, s: Service, a: Services, g: Graph,
   const estimate = c.key === 'power' ? estimateOf(s, estimates) : undefined
   const match = g.matches[s.node]
   const parallel = s.parallel_by === 'threads' ? `clamp(sum(container_busy_threads{${match?.usage ?? ''}}), 1, ${a.cores[s.host ?? ''] ?? 1})` : String(s.parallel)
-  const query = match && c.query ? expand(c.query.replaceAll('$usage', match.usage).replaceAll('$served', match.served).replaceAll('$parallel', parallel), '', a.covered_seconds) : undefined
-  const source = power.size > 0 && c.key === 'power' && match ? powerQuery(match.usage, `${Math.max(10, Math.round(a.covered_seconds))}s`) : undefined
+  const known = match && c.query && (match.usage || !/\$usage|\$parallel/.test(c.query)) && (match.served || !c.query.includes('$served'))
+  const query = known ? expand(c.query!.replaceAll('$usage', match.usage).replaceAll('$served', match.served).replaceAll('$parallel', parallel), '', a.covered_seconds) : undefined
+  const source = power.size > 0 && c.key === 'power' && match?.usage ? powerQuery(match.usage, `${Math.max(10, Math.round(a.covered_seconds))}s`) : undefined
   return {
     title: `${c.title} · ${s.name}`,
     value: textOf(c, s, power, estimates),

@@ -1,12 +1,12 @@
 import { Middle } from './middle'
 import { useMemo } from 'preact/hooks'
-import { useSamples, useServices } from './data'
+import { labelledPath, useLabelled, useServices, type Labelled } from './data'
 import { format } from './format'
 import { matches } from './map'
-import { analysedLines, chartOf, columnsOf, estimateText, explainCell, explainColumn, idle, lineColumns, LINES, ordered, powerLabels, powerQuery, summaryOf, textOf, valueOf, type Estimates, type Power } from './services'
+import { chartOf, columnsOf, ENERGY, estimatesOf, estimateText, explainCell, explainColumn, idle, lineOf, linesOf, ordered, powerLines, powerOf, summaryOf, textOf, valueOf, type Estimates, type Power } from './services'
 import { nodeFor } from './path'
-import { nodeIdOf } from './spark'
-import { LinesNote, Spark, useLines } from './sparkview'
+import { stretchOf, type Line } from './spark'
+import { LinesNote, Spark, useLines, useOnce } from './sparkview'
 import { nodeOf, short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import type { Graph, Node } from './types'
@@ -20,37 +20,35 @@ interface Props {
   period: number
 }
 
-/** Hosts whose power a model estimates. */
-const ESTIMATED = 'max by (host) (outsight_energy_meter{source="model"})'
-
 /** How many rows are drawn; the filter finds the others. */
 const MOST = 200
 
-/** Power by node, where it is known, and why it could not be read. */
-function usePower(graph: Graph, state: State, period: number): { power: Power; estimates: Estimates; error?: string } {
-  const seconds = Math.max(10, Math.round(graph.covered_seconds))
-  const at = state.from === undefined ? 0 : Date.parse(graph.to) / 1000
-  // Live, the window's length in whole minutes: another query every two seconds would say no more.
-  const window = at ? seconds : Math.max(10, Math.min(seconds, state.window))
-  const rounded = window < 60 ? 10 : window
-  const { of, error } = useSamples({ power: powerQuery('', `${rounded}s`, powerLabels(state.by)), model: ESTIMATED, off: 'max by (host) (outsight_energy_meter_error_ratio)' }, at, period ? 10_000 : 0)
-  const off = new Map((of.off ?? []).map((s) => [s.metric.host ?? '', s.value]))
-  const estimates: Estimates = new Map((of.model ?? []).map((s) => [s.metric.host ?? '', off.get(s.metric.host ?? '') ?? NaN]))
-  return { estimates, power: new Map((of.power ?? []).map((s) => [nodeIdOf(s.metric, 'usage', state.by), s.value])), error }
+/** Power by node, where it is known, its lines, and why it could not be read. */
+function usePower(graph: Graph, state: State, period: number): { power: Power; estimates: Estimates; lines: Map<string, Line>; error?: string } {
+  const by = `by=${state.by}`
+  // Live, the window's length and no more: another request every two seconds would say no more.
+  const window = state.from === undefined ? `from=now-${state.window}s&to=now` : `from=${graph.from}&to=${graph.to}`
+  const { data, error } = useLabelled(`${by} ${window}`, () => labelledPath(ENERGY, `${window}&${by}`), period ? 10_000 : 0)
+  const power = useMemo(() => powerOf(data?.rows ?? []), [data])
+  const s = power.size > 0 ? stretchOf(Date.parse(graph.from) / 1000, Date.parse(graph.to) / 1000, graph.covered_seconds) : undefined
+  const drawn = useOnce<Labelled>(`power ${by}`, s ? labelledPath(ENERGY.slice(0, 1), `from=${s.begin}&to=${s.end}&points=${s.points}&${by}`) : '')
+  const lines = useMemo(() => powerLines(drawn.data?.rows ?? []), [drawn.data])
+  return { power, estimates: useMemo(() => estimatesOf(data?.rows ?? []), [data]), lines, error }
 }
 
 /** How near each service is to its limit, and how it answers. */
 export function ServicesView({ graph, state, change, query, period }: Props) {
   const { data, error } = useServices(query, () => `/api/outsight/services?${query}`, period)
-  const { power, estimates, error: powerError } = usePower(graph, state, period)
+  const { power, estimates, lines: watts, error: powerError } = usePower(graph, state, period)
   const sort = /^-?service\.|name$/.test(state.sort) ? state.sort : '-service.utilisation'
   const q = state.q.toLowerCase()
   const listed = data?.services.filter((s) => !idle(s, nodeOf(graph, s.node))) ?? []
   const list = data ? ordered(listed.filter((s) => q === '' || (nodeOf(graph, s.node) ? matches(nodeOf(graph, s.node)!, q) : s.name.toLowerCase().includes(q))), sort, power) : []
   const rows = list.slice(0, MOST).flatMap((s) => nodeOf(graph, s.node) ?? [])
   const columns = data ? columnsOf(data, power) : []
-  const sparks = useLines(graph, `services ${state.by}`, data ? lineColumns({ numbers: graph.numbers, by: state.by, rows, keys: data.columns.map((c) => c.key), columns: data.columns, arrival: data.arrival_query, cpus: data.services.some((s) => s.kind === 'cpus') }) : [])
-  const lines = useMemo(() => analysedLines(sparks.lines), [sparks.lines])
+  const cpus = data?.services.filter((s) => s.kind === 'cpus').map((s) => s.node)
+  const sparks = useLines(graph, `services ${state.by}`, data && linesOf(data.columns.map((c) => c.key), state.by, rows, cpus))
+  const lines = useMemo(() => new Map(sparks.lines).set(lineOf('power'), watts), [sparks.lines, watts])
   useExplainer(['service'], (key, of) => {
     const c = data?.columns.find((c) => c.key === key)
     const s = data?.services.find((s) => s.node === of)
@@ -99,7 +97,7 @@ export function ServicesView({ graph, state, change, query, period }: Props) {
                   {columns.map((c) => {
                     const text = textOf(c, s, power, estimates)
                     const v = valueOf(s, c.key, power)
-                    const line = lines.get(LINES[c.key] ?? '')?.get(s.node)
+                    const line = lines.get(lineOf(c.key))?.get(s.node)
                     return (
                       <td key={c.key}>
                         <button data-explain={`service.${c.key}`} data-number={c.key} class={v === undefined ? 'none' : v === 0 ? 'zero' : c.key === 'error_share' ? 'bad' : c.key === 'utilisation' && Number(v) >= 0.8 ? 'full' : ''} onClick={() => choose(node, v === undefined ? undefined : chartOf(c.key))}>

@@ -1,10 +1,9 @@
+import type { Values } from './data'
 import { short, type Grouping } from './state'
-import type { Edge, Graph, Node, NumberInfo } from './types'
+import type { Node } from './types'
 
-// Sparklines: a small line beside a number, of the last part of the window. One query answers a
-// column, for all of its rows.
-
-export type Scope = 'usage' | 'served' | 'called'
+// Sparklines: a small line beside a number, of the last part of the window. One request answers a
+// table, for all of its rows.
 
 /** The last part of a window, in seconds: all of a short one, a quarter of a long one. */
 export const tailOf = (seconds: number): number => Math.min(seconds, Math.max(300, seconds / 4))
@@ -18,147 +17,69 @@ export function sparkStep(seconds: number): number {
   return Math.ceil(seconds / POINTS / 3600) * 3600
 }
 
-/** The labels that distinguish a column's series; undefined where nodes have none in common. */
-function labelsOf(scope: Scope, by: Grouping): string[] | undefined {
-  const end = scope === 'usage' ? '' : scope === 'served' ? 'server_' : 'client_'
-  switch (by) {
-    case 'container':
-      return ['host', `${end}id`]
-    case 'process':
-      return scope === 'usage' ? undefined : ['host', `${end}id`, `${end}process`]
-    case 'host':
-      return ['host']
-    case 'pod':
-      return [`${end}namespace`, `${end}pod`]
-    case 'workload':
-      return [`${end}namespace`, `${end}workload_kind`, `${end}workload`]
-    case 'namespace':
-      return [`${end}namespace`]
-  }
-}
-
-const BARE: Record<Scope, string> = { usage: 'host!=""', served: 'side="server"', called: 'side="client"' }
-
-/** How many rows are named in a query; more are asked for without. */
-const NAMED = 80
-
-/** Values on steps; null where there is none. */
+/** Values at the ends of steps; null where there is none. */
 export type Line = (number | null)[]
 
-/** Lines by the keys of their columns, then by whose they are. */
+/** Lines by the paths of their numbers, then by whose they are. */
 export type Lines = Map<string, Map<string, Line>>
 
-/** A column of lines: one query answers it, for all of its rows. */
-export interface LineColumn {
-  key: string
-  /** With rates over so many seconds; undefined where there is none. */
-  query: (seconds: number) => string | undefined
-  /** Whose line a series is. */
-  of: (labels: Record<string, string>) => string
+/** What lines are asked for: numbers by their paths, of some nodes, edges or hosts of a grouping. */
+export interface Asked {
+  /** As "usage.cpu_cores", "edge.p99", "service.demand", "host.cpu_cores". */
+  numbers: string[]
+  by?: Grouping
+  /** Of which nodes and edges; all where there are none. */
+  nodes?: string[]
+  edges?: string[]
+  /** Which hosts are enough for them; all where none is named. */
+  hosts?: string[]
 }
 
-/** The columns of numbers that nodes have, by their paths, as "usage.cpu_cores". */
-export function nodeColumns(numbers: Graph['numbers'], paths: string[], by: Grouping, rows: Node[]): LineColumn[] {
-  return paths.flatMap((path) => {
-    const [scope, key] = path.split('.') as [Scope, string]
-    const n = (scope === 'usage' ? numbers.usage : numbers.side).find((n) => n.key === key)
-    return n ? [{ key: path, query: (seconds: number) => columnQuery(n, scope, by, seconds, rows), of: (labels: Record<string, string>) => nodeIdOf(labels, scope, by) }] : []
-  })
+/** How many bytes of names a request has at most: the rows beyond have no line. */
+const NAMES = 5000
+
+/** The request of lines: one for a whole table. */
+export function linesPath(a: Asked, s: Stretch): string {
+  const p = new URLSearchParams({ numbers: a.numbers.join(), from: String(s.begin), to: String(s.end), points: String(s.points) })
+  if (a.by && a.by !== 'container') p.set('by', a.by)
+  let room = NAMES
+  for (const [name, list] of [['node', a.nodes], ['edge', a.edges], ['host', a.hosts]] as const) {
+    for (const id of new Set(list?.map(short))) if ((room -= encodeURIComponent(id).length + name.length + 2) >= 0) p.append(name, id)
+  }
+  return '/api/outsight/lines?' + p
 }
+
+/** The hosts that are enough for some nodes; undefined where one of them is of none. */
+export const hostsOf = (rows: (Pick<Node, 'host'> | undefined)[]): string[] | undefined => (rows.every((r) => r?.host) ? [...new Set(rows.map((r) => r!.host!))].sort() : undefined)
 
 /** How often lines are read anew at most, in s. */
 const LEAST = 10
 
-/** What is drawn of a window of which so many seconds were seen, in Unix seconds; undefined where it is too short for a line. */
-export function stretchOf(from: number, to: number, covered: number): { begin: number; end: number; step: number; points: number } | undefined {
+/** What is drawn of a window: so many points, the first of them a step after begin; in Unix seconds. */
+export interface Stretch {
+  begin: number
+  end: number
+  step: number
+  points: number
+}
+
+/** What is drawn of a window of which so many seconds were seen; undefined where it is too short for a line. */
+export function stretchOf(from: number, to: number, covered: number): Stretch | undefined {
   const tail = tailOf(to - from)
   const step = sparkStep(tail)
   const every = Math.max(LEAST, step)
   const end = Math.floor(to / every) * every
-  // Before the first sample there is nothing to draw.
-  const begin = Math.max(end - tail, Math.ceil((to - covered) / step) * step)
-  const points = Math.floor((end - begin) / step) + 1
-  return points < 2 ? undefined : { begin, end, step, points }
+  // Before the first frame there is nothing to draw.
+  const first = Math.max(end - tail, Math.ceil((to - covered) / step) * step)
+  const points = Math.floor((end - first) / step)
+  return points < 2 ? undefined : { begin: end - points * step, end, step, points }
 }
 
 /** One line over another, point by point; a gap where the other is not above 0. */
 export const ratioOf = (a: Line, b: Line | undefined): Line => a.map((v, i) => (v !== null && (b?.[i] ?? 0) > 0 ? v / b![i]! : null))
 
-/** The window of a rate: with fewer than ten seconds one would be of too few samples. */
-export const windowOf = (seconds: number): string => `${Math.max(10, Math.round(seconds))}s`
-
-/** The query of a column of numbers; undefined where there is none for this grouping. */
-export function columnQuery(n: Pick<NumberInfo, 'query'>, scope: Scope, by: Grouping, seconds: number, rows: Node[] = []): string | undefined {
-  const labels = labelsOf(scope, by)
-  if (!labels) return undefined
-  let match = BARE[scope]
-  if (by === 'container' && rows.length > 0 && rows.length <= NAMED) {
-    match += `,${labels[1]}=~${anyOf(rows.map((r) => r.id))}`
-  }
-  // On a window of seconds "sum" is by node; what is around it goes by the same labels.
-  const query = n.query.replaceAll('$match', match).replaceAll('$window', windowOf(seconds))
-  return query.replace(/\b(sum|min|max)\(/g, `$1 by (${labels.join(', ')}) (`)
-}
-
-/** A pattern that a text alone fits. */
-export const literal = (id: string): string => id.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-
-/** What of a query selects ids: the beginning of one is enough, and keeps the address short. */
-const anyOf = (ids: string[]): string =>
-  JSON.stringify([...new Set(ids.map((id) => (id.startsWith('host/') ? 'host' : literal(short(id)) + (/^[0-9a-f]{64}$/.test(id) ? '.*' : ''))))].sort().join('|'))
-
-/** The columns of numbers of edges between containers, by their keys, as "p99": as the client counted them, or else the server. */
-export function edgeColumns(numbers: NumberInfo[], keys: string[], edges: Edge[]): LineColumn[] {
-  if (edges.length === 0 || edges.length > NAMED) return []
-  const ends = `client_id=~${anyOf(edges.map((e) => e.client))},server_id=~${anyOf(edges.map((e) => e.server))}`
-  const by = (query: string, side: string, seconds: number) =>
-    query.replaceAll('$match', `side="${side}",${ends}`).replaceAll('$window', windowOf(seconds)).replace(/\b(sum|min|max)\(/g, '$1 by (host, client_id, server_id, transport) (')
-  const id = (labels: Record<string, string>, end: string) => (labels[end] === 'host' ? `host/${labels.host ?? ''}` : (labels[end] ?? ''))
-  return keys.flatMap((key) => {
-    const n = numbers.find((n) => n.key === key)
-    return n ? [{
-      key: `edge.${key}`,
-      query: (seconds: number) => `(${by(n.query, 'client', seconds)}) or (${by(n.query, 'server', seconds)})`,
-      of: (labels: Record<string, string>) => `${id(labels, 'client_id')}>${id(labels, 'server_id')}${labels.transport === 'udp' ? '/udp' : ''}`,
-    }] : []
-  })
-}
-
-/** The id of the node that a series of a column is of. */
-export function nodeIdOf(labels: Record<string, string>, scope: Scope, by: Grouping): string {
-  const end = scope === 'usage' ? '' : scope === 'served' ? 'server_' : 'client_'
-  const of = (name: string) => labels[end + name] ?? ''
-  const container = of('id') === 'host' ? `host/${labels.host ?? ''}` : of('id')
-  switch (by) {
-    case 'process':
-      return of('process') ? `${container}/${of('process')}` : container
-    case 'host':
-      return `all/${labels.host ?? ''}`
-    case 'pod':
-      return `pod/${of('namespace')}/${of('pod')}`
-    case 'workload':
-      return `workload/${of('namespace')}/${of('workload_kind')}/${of('workload')}`
-    case 'namespace':
-      return `namespace/${of('namespace')}`
-  }
-  return container
-}
-
-export interface Series {
-  metric: Record<string, string>
-  values: [number, string][]
-}
-
-/** Values at from, from + step and so on; null where a series has none. */
-export function onSteps(values: [number, string][], from: number, step: number, points: number): Line {
-  const column: Line = Array.from({ length: points }, () => null)
-  for (const [t, text] of values) {
-    const i = Math.round((t - from) / step)
-    const v = Number(text)
-    if (i >= 0 && i < points && Number.isFinite(v)) column[i] = v
-  }
-  return column
-}
+/** What can be drawn of values: what is past the end of a histogram has no height. */
+export const drawable = (values: Values): Line => values.map((v) => (typeof v === 'number' ? v : null))
 
 /** The path of a line from 0 up in a box; gaps stay gaps. Empty where there are fewer than two values. */
 export function sparkPath(values: Line, width: number, height: number): string {

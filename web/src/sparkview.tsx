@@ -1,7 +1,7 @@
 import { Component } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
-import { loadSeries } from './data'
-import { nodeColumns, onSteps, sparkPath, stretchOf, type Line, type LineColumn, type Lines } from './spark'
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { load, type ManyLines } from './data'
+import { drawable, hostsOf, linesPath, sparkPath, stretchOf, type Asked, type Line, type Lines } from './spark'
 import type { Grouping } from './state'
 import type { Graph, Node } from './types'
 
@@ -11,59 +11,35 @@ export interface Sparks {
   error?: string
 }
 
-/** After so many queries in a row that fail, the others are not asked. */
-const FAILURES = 2
-
 /**
- * Loads the lines of columns for a window, one query each and one after the other: numbers come first. Lines
- * of another what are not these and are forgotten. Rates are over at least so many seconds.
+ * Loads the lines of a table for a window, by one request: numbers come first. Lines of another what are not these and
+ * are forgotten.
  */
-export function useLines(frame: Pick<Graph, 'from' | 'to' | 'covered_seconds'> | undefined, what: string, columns: LineColumn[], least = 0): Sparks {
-  const [sparks, set] = useState<Sparks>({ lines: new Map() })
+export function useLines(frame: Pick<Graph, 'from' | 'to' | 'covered_seconds'> | undefined, what: string, asked: Asked | undefined): Sparks {
   const s = frame && stretchOf(Date.parse(frame.from) / 1000, Date.parse(frame.to) / 1000, frame.covered_seconds)
-  const queries = s ? columns.map((c) => c.query(Math.max(least, 2 * s.step))) : []
-  const drawn = useRef('')
-  // What was asked for each column that is drawn: the same is not asked again.
-  const had = useRef(new Map<string, string>())
+  const path = s && asked && asked.numbers.length > 0 ? linesPath(asked, s) : ''
+  const { data, error } = useOnce<ManyLines>(what, path)
+  const lines = useMemo(() => new Map(Object.entries(data?.lines ?? {}).map(([number, of]) => [number, new Map(Object.entries(of).map(([id, values]) => [id, drawable(values)]))])), [data])
+  return { lines, error }
+}
+
+/** Loads from a path whenever it is another; what was loaded of another what is forgotten. '' loads nothing. */
+export function useOnce<T>(what: string, path: string): { data?: T; error?: string } {
+  const [loaded, set] = useState<{ what: string; data?: T; error?: string }>({ what })
   useEffect(() => {
-    if (!s) return
+    if (path === '') return
     const stop = new AbortController()
-    if (drawn.current !== what) {
-      set({ lines: new Map() })
-      had.current.clear()
-    }
-    drawn.current = what
-    const load = async () => {
-      let error: string | undefined
-      let failures = 0
-      for (const [i, c] of columns.entries()) {
-        const query = queries[i]
-        const asked = `${s.begin} ${s.end} ${s.step} ${query}`
-        if (!query || had.current.get(c.key) === asked) continue
-        try {
-          const list = await loadSeries(query, s.begin, s.end, s.step, stop.signal)
-          if (stop.signal.aborted) return
-          const lines = new Map(list.map((series) => [c.of(series.metric), onSteps(series.values, s.begin, s.step, s.points)]))
-          set((old) => ({ ...old, lines: new Map(old.lines).set(c.key, lines) }))
-          had.current.set(c.key, asked)
-          failures = 0
-        } catch (e) {
-          if (stop.signal.aborted) return
-          error = (e as Error).message
-          if (++failures === FAILURES) break
-        }
-      }
-      set((old) => (old.error === error ? old : { ...old, error }))
-    }
-    void load()
+    load<T>(path, stop.signal)
+      .then((data) => !stop.signal.aborted && set({ what, data }))
+      .catch((e: Error) => !stop.signal.aborted && set((old) => ({ what, data: old.what === what ? old.data : undefined, error: e.message })))
     return () => stop.abort()
-  }, [s?.end, s?.begin, s?.step, what, queries.join('\n')])
-  return sparks
+  }, [what, path])
+  return loaded.what === what ? loaded : {}
 }
 
 /** The lines of numbers that nodes have, by their paths, as "usage.cpu_cores". */
 export const useSparks = (graph: Graph, paths: string[], by: Grouping, rows: Node[]): Sparks =>
-  useLines(graph, `${by} ${paths.join()}`, nodeColumns(graph.numbers, paths, by, rows))
+  useLines(graph, `${by} ${paths.join()}`, { numbers: paths, by, nodes: rows.map((r) => r.id), hosts: hostsOf(rows) })
 
 /** Says that lines could not be read. A number that nothing is stored of has none, without a word. */
 export const LinesNote = ({ of }: { of: Sparks }) => (of.error ? <p class="muted small pad" role="status" data-lines-error>The lines beside the numbers could not all be read: {of.error}</p> : null)

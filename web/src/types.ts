@@ -249,6 +249,13 @@ export interface Hosts {
   completeness: Completeness
 }
 
+/** What containers waited for a CPU behind. */
+export interface ContentionAnswer {
+  from: string
+  to: string
+  containers: { host: string; id: string; name: string; by: { id?: string; name: string; seconds: number; ms_per_second: number; preemptions: number }[] }[]
+}
+
 /** A short saturation whose surroundings are kept longer than others. */
 export interface KeptAnomaly {
   number: number
@@ -450,7 +457,11 @@ export interface Status {
     cgroup_layout?: string
     agent_cpu_seconds: number
     agent_memory_bytes: number
+    /** When its agent told last. */
+    last_heard?: string
   }[]
+  /** Which series are made for PromQL; "off" for none. */
+  promql?: 'full' | 'containers' | 'off'
   features: { host: string; name: string; purpose: string; state: 'works' | 'absent' | 'off'; reason?: string; remedy?: string; required?: boolean }[]
   drops: { host: string; name: string; count: number; used?: number; capacity?: number }[]
   programs: { host: string; name: string; runs: number; run_seconds: number }[]

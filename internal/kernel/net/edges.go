@@ -58,6 +58,7 @@ type edgeReader struct {
 	// missedCloses are those that sweeps have found.
 	missedCloses atomic.Uint64
 	pairs        pairReader
+	sampleRound  uint32
 }
 
 // edgeState is what the reader remembers of one edge.
@@ -160,7 +161,7 @@ func (p *Net) readEdgesFrom(objects *edgeObjects) error {
 		return err
 	}
 	p.edges = r
-	return nil
+	return r.beginSamples(time.Now())
 }
 
 // ownNamespace is the inode of this process's network namespace, which is the host's; 0 where it
@@ -204,6 +205,7 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	sweepError := r.sweepConnections()
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.Entries, r.quotas), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
+	sweepError = errors.Join(sweepError, r.beginSamples(now))
 	r.quotas.begin(edgesQuotaQUOTA_EDGES)
 	r.quotas.begin(edgesQuotaQUOTA_ENDPOINTS)
 	endpoints := r.endpoints.read(now, r.quotas)
@@ -298,6 +300,7 @@ func (r *edgeReader) read(index int, now time.Time) model.KernelEdge {
 			Lost: host.Load(&edge.Lost) + host.Load(&edge.LostReplies), LostWaiting: host.Load(&edge.Lost),
 		}}
 	k.Key.Overflow = index == edgeOverflow
+	k.Connections = samplesOf(edge)
 	c, sum := &k.Counters, host.Load(&edge.LatencySumNs)
 	c.Latency = state.latency.Read(&r.latency, index, 1, sum, sum)
 	c.TimeToFirstByte = r.readPooled(edge, state, 0, host.Load(&edge.TtfbSumNs))

@@ -241,6 +241,8 @@ type edgesEdge struct {
 	Lost                uint64
 	LostReplies         uint64
 	SendLimitedNs       uint64
+	Samples             [8]uint64
+	SampleRounds        [2]uint32
 	Open                uint32
 	Generation          uint32
 }
@@ -738,6 +740,7 @@ const (
 	edgesVarQueriesFound          = "queries_found"
 	edgesVarReaderEnums           = "reader_enums"
 	edgesVarReadsTls              = "reads_tls"
+	edgesVarSampleRound           = "sample_round"
 	edgesVarTransactionRecord     = "transaction_record"
 	edgesVarUnloggedTransactions  = "unlogged_transactions"
 	edgesVarWatchedSinceNs        = "watched_since_ns"
@@ -878,6 +881,7 @@ type edgesVariableSpecs struct {
 	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
 	ReaderEnums          *ebpf.VariableSpec `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
+	SampleRound          *ebpf.VariableSpec `ebpf:"sample_round"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 	WatchedSinceNs       *ebpf.VariableSpec `ebpf:"watched_since_ns"`
@@ -1017,6 +1021,7 @@ type edgesVariables struct {
 	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
 	ReaderEnums          *ebpf.Variable `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
+	SampleRound          *ebpf.Variable `ebpf:"sample_round"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 	WatchedSinceNs       *ebpf.Variable `ebpf:"watched_since_ns"`

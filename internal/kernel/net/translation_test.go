@@ -439,6 +439,7 @@ func TestPairingThroughTranslation(t *testing.T) {
 			}
 			n.ask(c.from, client, c.dial, 20, requests)
 			expectPaired(t, p, requests, []*kerneltest.Group{client, first, second}, c.want(client, first, second)...)
+			expectSameConnections(t, p, client, first, second)
 			for _, d := range p.Drops() {
 				if d.Name == "connection_pairs" && d.Count != 0 {
 					t.Errorf("%d connections were not paired", d.Count)

@@ -130,6 +130,8 @@ type recorderEdge struct {
 	Lost                uint64
 	LostReplies         uint64
 	SendLimitedNs       uint64
+	Samples             [8]uint64
+	SampleRounds        [2]uint32
 	Open                uint32
 	Generation          uint32
 }

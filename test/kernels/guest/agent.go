@@ -227,7 +227,12 @@ func metrics() (string, error) {
 // eventually tries until there is no error, until the agent has ended, or for at most two minutes, and hands back the
 // last error.
 func eventually(ended <-chan struct{}, try func() error) error {
-	for end := time.After(2 * time.Minute); ; {
+	return within(2*time.Minute, ended, try)
+}
+
+// within is eventually with another limit.
+func within(limit time.Duration, ended <-chan struct{}, try func() error) error {
+	for end := time.After(limit); ; {
 		err := try()
 		if err == nil {
 			return nil
@@ -236,7 +241,7 @@ func eventually(ended <-chan struct{}, try func() error) error {
 		case <-ended:
 			return fmt.Errorf("the agent has ended: %w", err)
 		case <-end:
-			return fmt.Errorf("not within two minutes: %w", err)
+			return fmt.Errorf("not within %v: %w", limit, err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -28,6 +28,12 @@ func boot() {
 	r := report.Report{}
 	if err := setUp(); err != nil {
 		r.Checks = append(r.Checks, check("set-up", func() (string, error) { return "", err }))
+	} else if side := os.Getenv(report.Side); side != "" {
+		r.Release = release()
+		r.Checks = append(r.Checks, check("host", func() (note string, err error) {
+			r.Frames, err = beHost(side)
+			return "", err
+		}))
 	} else {
 		r.Release = release()
 		fmt.Println("guest: up,", r.Release)

@@ -16,14 +16,9 @@ import (
 // mountDisks loads the modules that the host gave, in the order of their names, and mounts the file systems on the
 // disks that it gave, each below report.FileSystemsDir under its kind.
 func mountDisks() (note string, err error) {
-	modules, err := filepath.Glob("/modules/*.ko")
+	modules, err := loadModules("/modules")
 	if err != nil {
 		return "", err
-	}
-	for _, module := range modules {
-		if err := load(module); err != nil {
-			return "", fmt.Errorf("loading %s: %w", module, err)
-		}
 	}
 	disks, err := filepath.Glob("/disks/*")
 	if err != nil {
@@ -34,7 +29,21 @@ func mountDisks() (note string, err error) {
 			return "", fmt.Errorf("mounting %s: %w", disk, err)
 		}
 	}
-	return fmt.Sprintf("%d modules, %d disks", len(modules), len(disks)), nil
+	return fmt.Sprintf("%d modules, %d disks", modules, len(disks)), nil
+}
+
+// loadModules loads the modules of a directory in the order of their names.
+func loadModules(dir string) (count int, err error) {
+	modules, err := filepath.Glob(dir + "/*.ko")
+	if err != nil {
+		return 0, err
+	}
+	for _, module := range modules {
+		if err := load(module); err != nil {
+			return 0, fmt.Errorf("loading %s: %w", module, err)
+		}
+	}
+	return len(modules), nil
 }
 
 func load(module string) error {

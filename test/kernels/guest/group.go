@@ -47,19 +47,25 @@ func (g group) number(file, key string) (float64, error) {
 
 // command is this program, started as a member of the group.
 func (g group) command(arguments ...string) (*exec.Cmd, *os.File, error) {
+	return g.commandAs("/init", arguments...)
+}
+
+func (g group) commandAs(program string, arguments ...string) (*exec.Cmd, *os.File, error) {
 	dir, err := os.Open(g.dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	command := exec.Command("/init", arguments...)
+	command := exec.Command(program, arguments...)
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	return command, dir, nil
 }
 
 // run runs a program in the group to its end.
-func (g group) run(arguments ...string) error {
-	command, dir, err := g.command(arguments...)
+func (g group) run(arguments ...string) error { return g.runAs("/init", arguments...) }
+
+func (g group) runAs(program string, arguments ...string) error {
+	command, dir, err := g.commandAs(program, arguments...)
 	if err != nil {
 		return err
 	}
@@ -72,7 +78,11 @@ func (g group) run(arguments ...string) error {
 
 // start runs a program in the group until stop is called, and waits for its first line.
 func (g group) start(arguments ...string) (stop func() error, err error) {
-	command, dir, err := g.command(arguments...)
+	return g.startAs("/init", arguments...)
+}
+
+func (g group) startAs(program string, arguments ...string) (stop func() error, err error) {
+	command, dir, err := g.commandAs(program, arguments...)
 	if err != nil {
 		return nil, err
 	}

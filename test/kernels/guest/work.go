@@ -33,6 +33,8 @@ func work(arguments []string) error {
 			return err
 		}
 		return ask(rest[0], connections, requests)
+	case "forward": // passes packets on, in the namespace that it runs in
+		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 	case "features":
 		return printFeatures()
 	case "spin":

@@ -14,6 +14,21 @@ const (
 	FileSystems = "OUTSIGHT_FILE_SYSTEMS"
 )
 
+// Side is set for guests that are one of two hosts: ClientSide or ServerSide.
+const (
+	Side       = "OUTSIGHT_SIDE"
+	ClientSide = "client"
+	ServerSide = "server"
+	// Serving is what the server's side prints when it is ready.
+	Serving = "guest: serving"
+)
+
+// What each client asks for in a test of two hosts.
+const (
+	Connections = 12
+	Requests    = 5
+)
+
 // FileSystemsDir is where a guest mounts them.
 const FileSystemsDir = "/filesystems"
 
@@ -23,6 +38,8 @@ type Report struct {
 	Release  string
 	Features []model.Feature
 	Checks   []Check
+	// Frames are two of the agent's, encoded as key frames: before its containers did anything, and after.
+	Frames [][]byte
 }
 
 // Check is one thing that was tried. Failure is empty where it went well.

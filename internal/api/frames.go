@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"outsight/internal/fleet"
+	"outsight/internal/frame"
+	"outsight/internal/framelog"
+	"outsight/internal/graph"
+)
+
+// errNoLog says that there are no frames to answer from.
+var errNoLog = errors.New("this server keeps no frames")
+
+// windowData is what the log holds of a window.
+type windowData struct {
+	window *frame.Window
+	// known are its hosts, once they have been read.
+	known []fleet.Host
+}
+
+// windows reads the windows between moments, and visits one after the other.
+func (s *server) windows(ctx context.Context, times []time.Time, hosts []string,
+	visit func(i int, w *frame.Window) error) error {
+	if s.Log == nil {
+		return errNoLog
+	}
+	i := 0
+	for w, err := range s.Log.Windows(ctx, framelog.Query{Tenant: s.Tenant, Times: times, Hosts: hosts}) {
+		if err != nil {
+			return fmt.Errorf("reading the frames from %s to %s: %w", times[0].Format(time.RFC3339),
+				times[len(times)-1].Format(time.RFC3339), err)
+		}
+		if err := visit(i, w); err != nil {
+			return err
+		}
+		i++
+	}
+	return ctx.Err()
+}
+
+// read reads one window.
+func (s *server) read(ctx context.Context, from, to time.Time, hosts []string) (*windowData, error) {
+	data := &windowData{window: &frame.Window{From: from, To: to}}
+	err := s.windows(ctx, []time.Time{from, to}, hosts, func(_ int, w *frame.Window) error {
+		data.window = w
+		return nil
+	})
+	return data, err
+}
+
+// graphOf is the graph of a window, with at most so many edges. Its memory is the request's.
+func (s *server) graphOf(ctx context.Context, w *frame.Window, by graph.Grouping, edges int) *graph.Graph {
+	g := graph.FromFrames(w, graph.Options{By: by, MaxEdges: edges, Names: s.Names})
+	if h := heldOf(ctx); h != nil {
+		h.all = append(h.all, g)
+	}
+	return g
+}
+
+// hosts are those of the window, in order of their names.
+func (d *windowData) hosts() []fleet.Host {
+	if d.known == nil {
+		d.known = fleet.Hosts(d.window)
+	}
+	return d.known
+}
+
+// cores is how many CPUs each host has.
+func (d *windowData) cores() map[string]float64 {
+	cores := map[string]float64{}
+	for _, h := range d.hosts() {
+		cores[h.Name] = h.Cores
+	}
+	return cores
+}
+
+// completeness is how much of what happened the graph of the window has.
+func (d *windowData) completeness(g *graph.Graph) fleet.Completeness {
+	return fleet.CompletenessOf(d.window, g.Unplaced != nil)
+}

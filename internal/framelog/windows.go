@@ -1,0 +1,369 @@
+package framelog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"outsight/internal/frame"
+)
+
+// Silence is how old the newest frame of a host may be: after that the host counts as gone.
+const Silence = 5 * time.Minute
+
+// hostsAtOnce bounds the hosts of which encoded frames are in memory at a time.
+const hostsAtOnce = 256
+
+// query reads the windows of a Query.
+type query struct {
+	f     *Files
+	v     *view
+	only  *frame.Projection
+	hosts []*hostReader
+}
+
+// hostReader reads the frames of a host. It keeps those that the next window needs again.
+type hostReader struct {
+	name    string
+	streams []*stream // by epoch
+	// frames are those that were decoded for this window, and those that the one before ends with.
+	frames map[place]*frame.Frame
+	// keys are the places of the key frames of those.
+	keys map[place]place
+	plan []spanPlan
+}
+
+// place says where a frame is.
+type place struct {
+	segment uint64
+	offset  int64
+}
+
+func (l *located) place() place { return place{l.in.number, l.offset} }
+
+// spanPlan are the frames of a span. fromZero says that it has none before.
+type spanPlan struct {
+	of            *stream
+	before, after located
+	fromZero      bool
+}
+
+// Windows implements Log.
+func (f *Files) Windows(ctx context.Context, q Query) iter.Seq2[*frame.Window, error] {
+	return func(yield func(*frame.Window, error) bool) {
+		if len(q.Times) < 2 || !slices.IsSortedFunc(q.Times, time.Time.Compare) {
+			yield(nil, fmt.Errorf("a query for %d moments: want two or more that ascend", len(q.Times)))
+			return
+		}
+		v, err := f.view()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer v.done()
+		r := f.query(v, q.Tenant, q.Hosts, q.Only)
+		for i := 1; i < len(q.Times); i++ {
+			w, err := r.window(ctx, q.Times[i-1], q.Times[i])
+			if !yield(w, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (f *Files) query(v *view, tenant string, hosts []string, only *frame.Projection) *query {
+	q := &query{f: f, v: v, only: only}
+	by := map[string]*hostReader{}
+	f.mu.RLock()
+	for name, s := range f.streams {
+		if name.tenant != tenant || hosts != nil && !slices.Contains(hosts, name.host) {
+			continue
+		}
+		h := by[name.host]
+		if h == nil {
+			h = &hostReader{name: name.host, frames: map[place]*frame.Frame{}, keys: map[place]place{}}
+			by[name.host] = h
+			q.hosts = append(q.hosts, h)
+		}
+		h.streams = append(h.streams, s)
+	}
+	f.mu.RUnlock()
+	slices.SortFunc(q.hosts, func(a, b *hostReader) int { return cmp.Compare(a.name, b.name) })
+	for _, h := range q.hosts {
+		slices.SortFunc(h.streams, compareStreams)
+	}
+	return q
+}
+
+// window reads one window.
+func (q *query) window(ctx context.Context, from, to time.Time) (*frame.Window, error) {
+	w := &frame.Window{From: from, To: to}
+	for hosts := range slices.Chunk(q.hosts, hostsAtOnce) {
+		if err := q.read(ctx, hosts, func(h *hostReader) error { return q.planWindow(h, from, to) }); err != nil {
+			return nil, err
+		}
+		for _, h := range hosts {
+			if spans := h.spans(); len(spans) > 0 {
+				w.Hosts = append(w.Hosts, frame.HostSpans{Host: h.name, Spans: spans})
+			}
+		}
+	}
+	return w, nil
+}
+
+// spans are those of the plan. They release what the next window does not need: it begins with the frames that this one
+// ends with, and what comes next may be told as changes of the same key frames.
+func (h *hostReader) spans() (all []frame.Span) {
+	kept, keys := map[place]*frame.Frame{}, map[place]place{}
+	for i := range h.plan {
+		p := &h.plan[i]
+		span := frame.Span{After: h.frames[p.after.place()]}
+		at := p.after.place()
+		key := h.keys[at]
+		kept[at], keys[at] = span.After, key
+		if f := h.frames[key]; f != nil {
+			kept[key], keys[key] = f, key
+		}
+		if !p.fromZero {
+			span.Before = h.frames[p.before.place()]
+		}
+		all = append(all, span)
+	}
+	h.frames, h.keys = kept, keys
+	return all
+}
+
+// planWindow finds the frames of a window.
+func (q *query) planWindow(h *hostReader, from, to time.Time) error {
+	h.plan = h.plan[:0]
+	begin, end := from.UnixNano(), to.UnixNano()
+	silent := begin - int64(Silence)
+	for _, s := range h.streams {
+		q.f.mu.RLock()
+		outside := s.last < silent || s.first > end
+		q.f.mu.RUnlock()
+		if outside {
+			continue
+		}
+		p := spanPlan{of: s}
+		var ok, there bool
+		var err error
+		if p.after, ok, err = q.f.newestAt(q.v, s, end, minuteOf(silent)); err != nil {
+			return err
+		}
+		if !ok || p.after.time < silent {
+			continue
+		}
+		if p.before, there, err = q.f.newestAt(q.v, s, begin, minuteOf(silent)); err != nil {
+			return err
+		}
+		if there = there && p.before.time >= silent; !there {
+			if p.before, ok, err = q.f.firstAfter(q.v, s, begin, end); err != nil {
+				return err
+			}
+			if !ok {
+				continue // its only frames of this time cannot be read
+			}
+			p.fromZero = len(h.plan) > 0 && s.epoch > uint64(max(begin, 0))
+		}
+		if p.before.number > p.after.number {
+			p.before = p.after // the host's clock was set back meanwhile
+		}
+		h.plan = append(h.plan, p)
+	}
+	return nil
+}
+
+// read plans and reads the frames of hosts. What cannot be read is left out, and planned again.
+func (q *query) read(ctx context.Context, hosts []*hostReader, plan func(h *hostReader) error) error {
+	for len(hosts) > 0 {
+		if err := parallel(ctx, len(hosts), func(i int) error { return plan(hosts[i]) }); err != nil {
+			return err
+		}
+		again, err := q.decode(ctx, hosts)
+		if err != nil {
+			return err
+		}
+		hosts = again
+	}
+	return nil
+}
+
+// task is a frame that is to be decoded, after its key frame.
+type task struct {
+	h      *hostReader
+	l, key located
+}
+
+// raw is what was read of a frame.
+type raw struct {
+	data []byte
+	err  error
+}
+
+// decode reads and decodes all frames of the plans. It answers the hosts of which one cannot be read.
+func (q *query) decode(ctx context.Context, hosts []*hostReader) (again []*hostReader, err error) {
+	tasks, wanted, err := q.tasks(hosts)
+	if err != nil {
+		return nil, err
+	}
+	data := q.fetch(wanted)
+	failed := make([]bool, len(tasks))
+	err = parallel(ctx, len(tasks), func(i int) error {
+		for _, t := range tasks[i] {
+			ok, err := q.decodeTask(t, data)
+			if err != nil {
+				return err
+			}
+			failed[i] = failed[i] || !ok
+		}
+		return nil
+	})
+	for i, bad := range failed {
+		if bad {
+			again = append(again, hosts[i])
+		}
+	}
+	return again, err
+}
+
+// tasks are the frames that are not decoded yet, by the host, and all that is to be read for them.
+func (q *query) tasks(hosts []*hostReader) (tasks [][]task, wanted map[place]located, err error) {
+	tasks, wanted = make([][]task, len(hosts)), map[place]located{}
+	for i, h := range hosts {
+		seen := map[place]bool{}
+		for j := range h.plan {
+			p := &h.plan[j]
+			needed := []located{p.before, p.after}
+			if p.fromZero {
+				needed = needed[1:]
+			}
+			for _, l := range needed {
+				if h.frames[l.place()] != nil || seen[l.place()] {
+					continue
+				}
+				seen[l.place()] = true
+				t, err := q.task(h, p.of, l)
+				if err != nil {
+					return nil, nil, err
+				}
+				wanted[l.place()] = l
+				if t.key.in != nil && h.frames[t.key.place()] == nil {
+					wanted[t.key.place()] = t.key
+				}
+				tasks[i] = append(tasks[i], t)
+			}
+		}
+	}
+	return tasks, wanted, nil
+}
+
+// task is that of a frame. It has no key frame where that cannot be found.
+func (q *query) task(h *hostReader, of *stream, l located) (task, error) {
+	if l.behind == 0 {
+		return task{h: h, l: l, key: l}, nil
+	}
+	key, err := q.f.keyOf(q.v, of, l)
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return task{}, err
+	case err != nil:
+		q.f.damage(l.in, l.offset, err)
+		return task{h: h, l: l}, nil
+	}
+	return task{h: h, l: l, key: key}, nil
+}
+
+// fetch reads encoded frames.
+func (q *query) fetch(wanted map[place]located) map[place]raw {
+	all := make([]located, 0, len(wanted))
+	for _, l := range wanted {
+		all = append(all, l)
+	}
+	data := make(map[place]raw, len(wanted))
+	readAll(all, func(l located, b []byte, err error) { data[l.place()] = raw{slices.Clone(b), err} })
+	return data
+}
+
+// decodeTask decodes a frame, and its key frame if that is not decoded yet; ok is false where it cannot be read.
+func (q *query) decodeTask(t task, data map[place]raw) (ok bool, err error) {
+	if t.key.in == nil {
+		return false, nil
+	}
+	var key *frame.Frame
+	if t.l.behind > 0 {
+		if key, err = q.decodeOne(t.h, t.key, nil, data); key == nil {
+			return false, err
+		}
+	}
+	f, err := q.decodeOne(t.h, t.l, key, data)
+	t.h.keys[t.l.place()] = t.key.place()
+	return f != nil, err
+}
+
+func (q *query) decodeOne(h *hostReader, l located, key *frame.Frame, data map[place]raw) (*frame.Frame, error) {
+	if f := h.frames[l.place()]; f != nil {
+		return f, nil
+	}
+	from := data[l.place()]
+	var f *frame.Frame
+	err := from.err
+	if err == nil {
+		f, err = frame.DecodeOnly(from.data, key, q.only)
+	}
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return nil, err
+	case err != nil:
+		q.f.damage(l.in, l.offset, err)
+		return nil, nil
+	}
+	h.frames[l.place()] = f
+	return f, nil
+}
+
+// Newest implements Log.
+func (f *Files) Newest(ctx context.Context, tenant string) ([]*frame.Frame, error) {
+	v, err := f.view()
+	if err != nil {
+		return nil, err
+	}
+	defer v.done()
+	q := f.query(v, tenant, nil, nil)
+	var all []*frame.Frame
+	for hosts := range slices.Chunk(q.hosts, hostsAtOnce) {
+		if err := q.read(ctx, hosts, q.planNewest); err != nil {
+			return nil, err
+		}
+		for _, h := range hosts {
+			for _, span := range h.spans() {
+				all = append(all, span.After)
+			}
+		}
+	}
+	return all, nil
+}
+
+// planNewest finds the newest frame of a host.
+func (q *query) planNewest(h *hostReader) error {
+	h.plan = h.plan[:0]
+	var newest spanPlan
+	for _, s := range h.streams {
+		l, ok, err := q.f.newestAt(q.v, s, math.MaxInt64, math.MinInt64)
+		if err != nil {
+			return err
+		}
+		if ok && (newest.of == nil || l.time >= newest.after.time) {
+			newest = spanPlan{of: s, before: l, after: l}
+		}
+	}
+	if newest.of != nil {
+		h.plan = append(h.plan, newest)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"outsight/internal/frame"
+	"outsight/internal/model"
+)
+
+// makeEdges makes the edges that are shown, in the order of their nodes' names.
+func (m *frameMap) makeEdges(g *Graph, shown []int32) {
+	m.sortNodes(g, shown)
+	at := make([]int32, len(m.relations)) // the index among those that are shown, plus 1
+	for i, relation := range shown {
+		at[relation] = int32(i) + 1
+	}
+	rows := listsOf(len(shown), func(f func(edge, row int32)) {
+		for i := range m.rows {
+			if r := m.rows[i].relation; r >= 0 && at[r] > 0 {
+				f(at[r]-1, int32(i))
+			}
+		}
+	})
+	edges := make([]Edge, len(shown))
+	g.Edges = make([]*Edge, len(shown))
+	for i := range edges {
+		g.Edges[i] = &edges[i]
+	}
+	// They are made in the order of their hosts, whose frames are in the processor's cache then.
+	order := slices.Clone(shown)
+	slices.Sort(order)
+	const together = 64
+	parallelEach((len(order)+together-1)/together, func(chunk int) {
+		s := sumsPool.Get().(*sums)
+		defer sumsPool.Put(s)
+		some := order[chunk*together : min((chunk+1)*together, len(order))]
+		sides := make([]Side, 0, 2*len(some))
+		for _, relation := range some {
+			i := at[relation] - 1
+			sides = m.makeEdge(&edges[i], &m.relations[relation], rows.of(i), s, sides)
+		}
+	})
+	m.addEndpoints(g, at)
+	parallelFor(len(g.Edges), func(from, to int) {
+		for i := from; i < to; i++ {
+			g.Edges[i].settleSides(m.covered)
+		}
+	})
+}
+
+// sortNodes puts the nodes of g in order, and the edges that are shown in that of their clients' and servers' names.
+func (m *frameMap) sortNodes(g *Graph, shown []int32) {
+	slices.SortFunc(g.Nodes, func(x, y *Node) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
+	// Nodes of one name have one rank.
+	ranks := make([]int32, len(m.nodes))
+	for i, n := range g.Nodes {
+		rank := int32(i)
+		if i > 0 && n.Name == g.Nodes[i-1].Name {
+			rank = ranks[m.nodeAt[g.Nodes[i-1].ID]]
+		}
+		ranks[m.nodeAt[n.ID]] = rank
+	}
+	slices.SortFunc(shown, func(x, y int32) int {
+		a, b := &m.relations[x], &m.relations[y]
+		if c := cmp.Or(int(ranks[a.client]-ranks[b.client]), int(ranks[a.server]-ranks[b.server])); c != 0 {
+			return c
+		}
+		return cmp.Compare(m.edgeID(a), m.edgeID(b))
+	})
+}
+
+func (m *frameMap) edgeID(r *mapRelation) string {
+	id := m.nodes[r.client].ID + ">" + m.nodes[r.server].ID
+	if r.transport != model.TCP {
+		id += "/" + r.transport.String()
+	}
+	return id
+}
+
+// makeEdge makes the edge of rows; sides has room for two more.
+func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, sides []Side) []Side {
+	*e = Edge{ID: m.edgeID(r), Client: m.nodes[r.client].ID, Server: m.nodes[r.server].ID,
+		Transport: r.transport.String(), Paired: !r.unpaired, Services: []string{}, confidence: r.confidence,
+		settled: r.settled, Confidence: r.confidence.String()}
+	for _, server := range []bool{false, true} {
+		s.reset()
+		some := false
+		for _, i := range rows {
+			row := &m.rows[i]
+			if (row.side == model.RoleServer) != server {
+				continue
+			}
+			some = true
+			p := &m.parts[row.part]
+			s.add(p, row)
+			if service := p.After.Text(frame.Edges, frame.EdgeService, int(row.row)); service != "" &&
+				!slices.Contains(e.Services, service) {
+				e.Services = append(e.Services, service)
+			}
+			if via := p.After.Text(frame.Edges, frame.EdgeVia, int(row.row)); via != "" {
+				e.Via = via
+			}
+		}
+		if !some {
+			continue
+		}
+		sides = append(sides, Side{})
+		side := s.side(&sides[len(sides)-1], m.covered)
+		if server {
+			e.ServerSide = side
+		} else {
+			e.ClientSide = side
+		}
+	}
+	slices.Sort(e.Services)
+	return sides
+}
+
+// addEndpoints adds what was asked for on edges, as their server counted it where it did. at is the index of an edge in
+// g by that of its relation, plus 1.
+func (m *frameMap) addEndpoints(g *Graph, at []int32) {
+	type found struct {
+		edge int32
+		endpointChange
+	}
+	all := make([][]found, len(m.parts))
+	asked := make([][]int32, len(m.parts)) // the edge by the row of a part's edges, plus 1
+	for i := range m.rows {
+		r := &m.rows[i]
+		if r.relation < 0 || at[r.relation] == 0 || (r.side != model.RoleServer) != (m.relations[r.relation].servers == 0) {
+			continue
+		}
+		if asked[r.part] == nil {
+			asked[r.part] = make([]int32, len(m.parts[r.part].edges.After.IDs))
+		}
+		asked[r.part][r.row] = at[r.relation]
+	}
+	parallelEach(len(m.parts), func(i int) {
+		if asked[i] != nil {
+			m.parts[i].endpoints(asked[i], func(edge int32, c endpointChange) { all[i] = append(all[i], found{edge - 1, c}) })
+		}
+	})
+	for _, some := range all {
+		for i := range some {
+			served, _ := g.Edges[some[i].edge].ends()
+			served.endpoints = served.endpoints.add([]endpointChange{some[i].endpointChange})
+		}
+	}
+}
+
+var (
+	requestsColumn    = frame.Column(frame.Endpoints, "requests")
+	endpointHistogram = frame.Histogram(frame.Endpoints, "latency")
+)
+
+// endpoints calls f for what the endpoints of edges gained that asked has a number of, by the row of the edge.
+func (p *part) endpoints(asked []int32, f func(edge int32, c endpointChange)) {
+	if len(p.After.Tables[frame.Endpoints].IDs) == 0 {
+		return
+	}
+	d := frame.Since(frame.Endpoints, p.Before, p.After)
+	var scratch frame.Durations
+	for row := range d.After.IDs {
+		requests, _ := d.Gain(requestsColumn, row)
+		if requests == 0 {
+			continue
+		}
+		edge := p.edgeWith(uint32(d.After.Attribute(frame.EndpointEdge, row)))
+		if edge < 0 || asked[edge] == 0 {
+			continue
+		}
+		text := func(a frame.Attribute) string { return p.After.Text(frame.Endpoints, a, row) }
+		scratch.Reset()
+		d.AddHistogram(&scratch, endpointHistogram, row)
+		latency := durations(&scratch, nil)
+		f(asked[edge], endpointChange{model.EndpointKey{Protocol: model.Protocol(text(frame.EndpointProtocol)),
+			Name: text(frame.EndpointName), Status: text(frame.EndpointStatus)}, float64(requests), &latency})
+	}
+}
+
+// edgeWith is the row of an edge by its number. That of a sum that is not there yet stands for the edges of its kind.
+// It is -1 where there is none.
+func (p *part) edgeWith(number uint32) int {
+	if row, ok := p.edges.After.Find(number); ok {
+		return row
+	}
+	return slices.Index(p.edges.After.Attributes[frame.Sum], uint64(number))
+}
+
+// settleSides fills in what follows from both sides and the endpoints.
+func (e *Edge) settleSides(seconds float64) {
+	served, _ := e.ends()
+	e.Endpoints, e.OmittedEndpoints, e.OtherEndpoints = served.endpoints.top(MaxEndpoints, seconds)
+	e.Paired = e.Paired && e.ClientSide != nil && e.ServerSide != nil && (!e.settled || agree(e.ClientSide, e.ServerSide))
+	e.measureNetwork()
+}

@@ -1,0 +1,293 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"outsight/internal/frame"
+	"outsight/internal/model"
+)
+
+// mapRelation is an edge that is being made.
+type mapRelation struct {
+	client, server int32
+	transport      model.Transport
+	// clients and servers are how many rows the sides have, bytes what they counted.
+	clients, servers           int32
+	clientBytes, serverBytes   uint64
+	confidence                 model.Confidence
+	unpaired, settled, certain bool
+}
+
+// best is what Edge.Best has: requests and responses of the client's side, or else of the server's.
+func (r *mapRelation) best() float64 {
+	if r.clients > 0 {
+		return float64(r.clientBytes)
+	}
+	return float64(r.serverBytes)
+}
+
+// relate finds the edges of all rows.
+func (m *frameMap) relate() {
+	for i := range m.rows {
+		r := &m.rows[i]
+		r.relation = -1
+		if r.side == model.RoleUnknown {
+			continue
+		}
+		client, server := m.endNode(&r.client, false), m.endNode(&r.server, true)
+		if m.limited && !m.only.wants(m.nodes[client].ID, m.nodes[server].ID) {
+			continue
+		}
+		key := uint64(client)<<33 | uint64(server)<<2 | uint64(r.transport)
+		index, ok := m.relationAt[key]
+		if !ok {
+			index = int32(len(m.relations))
+			m.relationAt[key] = index
+			m.relations = append(m.relations, mapRelation{client: client, server: server, transport: r.transport,
+				confidence: model.Exact})
+		}
+		r.relation = index
+		m.relations[index].add(m, r)
+	}
+}
+
+var pairedColumn, confidenceColumn = frame.Column(frame.Edges, "paired"), frame.Column(frame.Edges, "confidence")
+
+func (of *mapRelation) add(m *frameMap, r *mapRow) {
+	if r.side == model.RoleServer {
+		of.servers, of.serverBytes = of.servers+1, of.serverBytes+r.request+r.response
+	} else {
+		of.clients, of.clientBytes = of.clients+1, of.clientBytes+r.request+r.response
+	}
+	if r.sum {
+		return // it does not say how sure its ends were
+	}
+	of.certain = true
+	settled := r.client.settled || r.server.settled
+	of.settled = of.settled || settled
+	v := &m.parts[r.part].view
+	number := func(f Field) (float64, bool) {
+		view := &v.columns[f.index()]
+		if len(view.now) == 0 || isMissing(view.nowMissing, int(r.row)) {
+			return 0, false
+		}
+		return level(view.now[r.row], frame.LevelFloat, 1), true
+	}
+	paired, _ := number(Paired)
+	of.unpaired = of.unpaired || paired != 1 && !settled && !r.pairedThere
+	confidence, known := number(Confidence)
+	if r.found {
+		confidence, known = float64(r.confidence), true
+	}
+	if !known && !r.client.outside() && !r.server.outside() {
+		confidence = float64(model.ByAddress)
+	}
+	of.confidence = min(of.confidence, model.Confidence(confidence))
+}
+
+// finish says how sure the ends are where only rows that ended say that there was an edge.
+func (of *mapRelation) finish(m *frameMap) {
+	if of.certain {
+		return
+	}
+	of.unpaired, of.confidence = true, model.ByAddress
+	if m.nodes[of.client].Kind == KindOutside || m.nodes[of.server].Kind == KindOutside {
+		of.confidence = model.NotFound
+	}
+}
+
+// rowLists are the rows of each of several things: of thing i those in rows[from[i]:from[i+1]].
+type rowLists struct{ from, rows []int32 }
+
+func (l *rowLists) of(i int32) []int32 { return l.rows[l.from[i]:l.from[i+1]] }
+
+// listsOf sorts rows by what they belong to, of so many things; each calls f for all pairs.
+func listsOf(things int, each func(f func(thing, row int32))) rowLists {
+	from := make([]int32, things+2)
+	each(func(thing, _ int32) { from[thing+2]++ })
+	for i := range from[1:] {
+		from[i+1] += from[i]
+	}
+	rows := make([]int32, from[things+1])
+	each(func(thing, row int32) {
+		rows[from[thing+1]] = row
+		from[thing+1]++
+	})
+	return rowLists{from[:things+1], rows}
+}
+
+// addSides adds up the rows of each node: as the node itself counted them where it did.
+func (m *frameMap) addSides() {
+	of := func(server bool) rowLists {
+		return listsOf(len(m.nodes), func(f func(node, row int32)) {
+			for i := range m.rows {
+				r := &m.rows[i]
+				if r.relation < 0 {
+					continue
+				}
+				relation := &m.relations[r.relation]
+				switch {
+				case server && (r.side == model.RoleServer || relation.servers == 0):
+					f(relation.server, int32(i))
+				case !server && (r.side != model.RoleServer || relation.clients == 0):
+					f(relation.client, int32(i))
+				}
+			}
+		})
+	}
+	var served, called rowLists
+	both(func() { served = of(true) }, func() { called = of(false) })
+	// Nodes with very many rows come first, so that no processor has one of them left at the end. The others are taken
+	// together as they come: those of a host have their rows in the same frames, which are in the processor's cache then.
+	var many, few []int32
+	for i := range m.nodes {
+		if len(served.of(int32(i)))+len(called.of(int32(i))) > len(m.rows)/64 {
+			many = append(many, int32(i))
+		} else {
+			few = append(few, int32(i))
+		}
+	}
+	const together = 8
+	parallelEach(len(many)+(len(few)+together-1)/together, func(k int) {
+		if k < len(many) {
+			m.finishNode(many[k], &served, &called)
+			return
+		}
+		k = (k - len(many)) * together
+		for _, i := range few[k:min(k+together, len(few))] {
+			m.finishNode(i, &served, &called)
+		}
+	})
+}
+
+// finishNode fills in what a node served and called.
+func (m *frameMap) finishNode(i int32, served, called *rowLists) {
+	n := m.nodes[i]
+	if !m.limited || n.ID == m.only.node {
+		n.Served, n.Called = m.sideOf(served.of(i)), m.sideOf(called.of(i))
+	}
+	finishAddresses(n)
+}
+
+// sideOf adds rows up; nil for none.
+func (m *frameMap) sideOf(rows []int32) *Side {
+	if len(rows) == 0 {
+		return nil
+	}
+	s := sumsPool.Get().(*sums)
+	defer sumsPool.Put(s)
+	s.reset()
+	for _, i := range rows {
+		s.add(&m.parts[m.rows[i].part], &m.rows[i])
+	}
+	return s.side(&Side{}, m.covered)
+}
+
+// graph makes the graph of the edges with the most bytes.
+func (m *frameMap) graph() *Graph {
+	g := m.emptyGraph()
+	m.addSides()
+	unmatched, unmatchedBytes := 0, 0.0
+	for i := range m.relations {
+		r := &m.relations[i]
+		r.finish(m)
+		g.bytes += r.best()
+		if r.confidence == model.NotFound {
+			unmatched++
+			unmatchedBytes += r.best()
+		}
+	}
+	g.UnmatchedShare = float64(unmatched) / float64(max(len(m.relations), 1))
+	g.UnmatchedBytesShare = unmatchedBytes / max(g.bytes, 1)
+	m.count(g)
+	shown := m.busiest()
+	g.OmittedEdges = len(m.relations) - len(shown)
+	g.Nodes = m.shownNodes(shown)
+	m.makeEdges(g, shown)
+	return g
+}
+
+// count fills in what is in no edge, and what share of the bytes of each host is.
+func (m *frameMap) count(g *Graph) {
+	counted, received := map[string]uint64{}, map[string]uint64{}
+	byPart := make([][2]uint64, len(m.parts))
+	var unplaced []int32
+	for i := range m.rows {
+		r := &m.rows[i]
+		n := r.response
+		if r.side == model.RoleServer {
+			n = r.request
+		}
+		if r.side != model.RoleUnknown {
+			byPart[r.part][0] += n
+		} else {
+			unplaced = append(unplaced, int32(i))
+		}
+		byPart[r.part][1] += n + r.unseen
+	}
+	for i := range m.parts {
+		counted[m.parts[i].host] += byPart[i][0]
+		received[m.parts[i].host] += byPart[i][1]
+	}
+	if m.limited {
+		return // it is of all edges
+	}
+	for host, n := range received {
+		if n > 0 {
+			g.CountedShare[host] = float64(counted[host]) / float64(n)
+		}
+	}
+	g.Unplaced = m.sideOf(unplaced)
+}
+
+var unseenColumn = frame.Column(frame.Edges, "unseen_bytes")
+
+// busiest are the indexes of the edges that are shown: those with the most bytes.
+func (m *frameMap) busiest() []int32 {
+	all := make([]int32, len(m.relations))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	most := m.o.MaxEdges
+	if most <= 0 || len(all) <= most {
+		return all
+	}
+	order := func(x, y int32) int {
+		a, b := &m.relations[x], &m.relations[y]
+		if c := cmp.Compare(b.best(), a.best()); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(m.nodes[a.client].ID, m.nodes[b.client].ID),
+			cmp.Compare(m.nodes[a.server].ID, m.nodes[b.server].ID),
+			cmp.Compare(a.transport.String(), b.transport.String()))
+	}
+	// Of many edges few are put in order: what has less than the last of so many others is left out at once.
+	best, last := make([]int32, 0, 2*most), int32(-1)
+	for _, i := range all {
+		if last >= 0 && order(last, i) < 0 {
+			continue
+		}
+		if best = append(best, i); len(best) == 2*most {
+			slices.SortFunc(best, order)
+			best, last = best[:most], best[most-1]
+		}
+	}
+	slices.SortFunc(best, order)
+	return best[:min(most, len(best))]
+}
+
+// shownNodes are all nodes, but for outside ones without an edge that is shown.
+func (m *frameMap) shownNodes(shown []int32) []*Node {
+	used := make([]bool, len(m.nodes))
+	for _, i := range shown {
+		used[m.relations[i].client], used[m.relations[i].server] = true, true
+	}
+	all := make([]*Node, 0, len(m.nodes))
+	for i, n := range m.nodes {
+		if used[i] || n.Kind != KindOutside && (!m.limited || n.ID == m.only.node) {
+			all = append(all, n)
+		}
+	}
+	return all
+}

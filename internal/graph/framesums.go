@@ -1,0 +1,102 @@
+package graph
+
+import (
+	"sync"
+
+	"outsight/internal/frame"
+	"outsight/internal/model"
+)
+
+// sums adds up the rows of edges: integers until all are there.
+type sums struct {
+	gains [maxFields]uint64
+	// levels are of now, and least values.
+	levels         values
+	known          uint64
+	open, received uint64
+	// histograms in the order of edgeHistograms.
+	histograms [len(edgeHistograms)]frame.Durations
+	// rooms are for the buckets of those that nothing needs any more when quantiles are known.
+	rooms [len(edgeHistograms) - 1][model.MaxBucket - model.MinBucket + 2]float64
+}
+
+var sumsPool = sync.Pool{New: func() any { return &sums{} }}
+
+func (s *sums) reset() {
+	s.gains, s.levels, s.known, s.open, s.received = [maxFields]uint64{}, values{}, 0, 0, 0
+	for i := range s.histograms {
+		s.histograms[i].Reset()
+	}
+}
+
+// add adds a row of a part.
+func (s *sums) add(p *part, r *mapRow) {
+	d, v, row := p.edges, &p.view, int(r.row)
+	before := d.BeforeRow[row]
+	removed := r.sum && d.HasRemoved(row)
+	s.known |= v.still
+	for _, i := range v.moved {
+		c := &edgeColumns[i]
+		f := c.field.index()
+		view := &v.columns[f]
+		if isMissing(view.nowMissing, row) {
+			continue
+		}
+		n := view.now[row]
+		if removed {
+			n, _ = d.Gain(c.column, row)
+		} else if before >= 0 && len(view.was) > 0 && !isMissing(view.wasMissing, int(before)) {
+			n = since(view.was[before], n)
+		}
+		s.gains[f] += n
+		s.known |= 1 << f
+	}
+	for _, i := range v.levels {
+		c := &edgeColumns[i]
+		if view := &v.columns[c.field.index()]; (r.now || c.lasting) && !isMissing(view.nowMissing, row) {
+			s.level(c, level(view.now[row], c.kind, c.per))
+		}
+	}
+	if opened, closed := v.opened.value(row), v.closed.value(row); r.now && opened > closed {
+		s.open += opened - closed
+	}
+	if r.side == model.RoleServer {
+		s.received += r.request
+	} else {
+		s.received += r.response
+	}
+	for i, column := range edgeHistograms {
+		d.AddHistogram(&s.histograms[i], column, row)
+	}
+}
+
+// level adds a value of a gauge, or keeps the least.
+func (s *sums) level(c *edgeColumn, v float64) {
+	switch {
+	case !s.levels.has(c.field):
+	case c.least:
+		v = min(v, s.levels.of(c.field))
+	default:
+		v += s.levels.of(c.field)
+	}
+	s.levels.set(c.field, v)
+}
+
+// side makes into the side that was added up.
+func (s *sums) side(into *Side, seconds float64) *Side {
+	into.values = s.levels
+	for i := range edgeColumns {
+		c := &edgeColumns[i]
+		if f := c.field.index(); s.known>>f&1 == 1 {
+			into.set(c.field, float64(s.gains[f])/c.per)
+		}
+	}
+	into.Open, into.received = float64(s.open), float64(s.received)
+	into.latency = durations(&s.histograms[0], nil)
+	into.firstByte = durations(&s.histograms[1], s.rooms[0][:])
+	into.rtt = durations(&s.histograms[2], s.rooms[1][:])
+	into.duration = durations(&s.histograms[3], s.rooms[2][:])
+	into.finish(seconds)
+	into.firstByte, into.rtt, into.duration = model.FloatHistogram{}, model.FloatHistogram{}, model.FloatHistogram{}
+	return into
+}
