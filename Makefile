@@ -25,7 +25,8 @@ COMPUTING     = GraphOfKeptMoments QueriesInLittleMemory DropsAreOfTheNumbersTha
                 GraphIsExact FlightHasTheBusiestContainersAndThoseAskedFor FlightKeepsAStallInALongWindow \
                 ContainerThatEnded BadBodies GRPCBombs DamagedBlockOfTheQueue EmptyMessages MillionLabelValues \
                 KeptIsLastOverTime MomentsAreLastOverTime LabelsOfManySeries QueriesThatBuildMuch \
-                NoTenantReadsAnothersSeries ServicesAreOfTheGraph
+                NoTenantReadsAnothersSeries ServicesAreOfTheGraph Windows Thinning LogInBucket \
+                BucketThatDoesNotAnswer TornSegment
 either        = ^Test($(subst $(eval) ,|,$(strip $1)))$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$

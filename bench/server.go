@@ -82,7 +82,11 @@ func measureServer(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows = append(rows, killed)
+	torn, err := measureFrameLogKills(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, killed, torn)
 	return rows, o.document("server.md", "server", rowsTable(rows)+"\n"+markdown(curve)+"\n"+fleet(rows, most))
 }
 
@@ -534,4 +538,21 @@ func measureKills(ctx context.Context) (row, error) {
 	}
 	return row{what: "server: batches lost or doubled in 100 SIGKILLs of server and agent", value: 0, unit: "batches",
 		detail: string(m)}, nil
+}
+
+// measureFrameLogKills runs the test that kills what appends to a frame log, a hundred times, and the one that cuts
+// segments off.
+func measureFrameLogKills(ctx context.Context) (row, error) {
+	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^Test(Killed|TornSegment)$", "./internal/framelog")
+	c.Env = append(os.Environ(), "OUTSIGHT_KILLS=100")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return row{}, fmt.Errorf("killing what appends to a frame log: %w: %s", err, out)
+	}
+	m := regexp.MustCompile(`100 kills.*`).Find(out)
+	if m == nil {
+		return row{}, fmt.Errorf("killing what appends to a frame log: it said %s", out)
+	}
+	return row{what: "server: frames lost or doubled in 100 SIGKILLs of a frame log", value: 0, unit: "frames",
+		detail: string(m) + "; and a segment cut off at 1,000 random bytes"}, nil
 }

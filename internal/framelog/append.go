@@ -171,6 +171,7 @@ func (a *acceptor) has(of *stream, minute int64, number uint64) bool {
 	if known || newer {
 		return known
 	}
+	// Where the bucket does not answer, a frame that is a day late may be stored twice. It is read once.
 	for _, e := range a.f.entries(a.v, of, minute) {
 		if e.number == number {
 			return true
@@ -267,7 +268,7 @@ func (s *stream) note(e entry) {
 // openSegment is the segment that is written to. appending is held.
 func (f *Files) openSegment() (*segment, error) {
 	if f.writing != nil {
-		return f.segments[len(f.segments)-1], nil
+		return f.current, nil
 	}
 	number := f.number()
 	path := pathOf(f.dir, number)
@@ -282,7 +283,7 @@ func (f *Files) openSegment() (*segment, error) {
 	g := &segment{number: number, size: fileHeaderBytes, open: newOpenIndex(), from: file}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.writing, f.opened = file, f.o.Now()
+	f.writing, f.current, f.opened = file, g, f.o.Now()
 	f.add(g)
 	return g, nil
 }
@@ -294,12 +295,12 @@ func (f *Files) number() uint64 {
 	return f.next - 1
 }
 
-// add adds a segment as the last one or where its number belongs. mu is held.
+// add adds a segment, in order of numbers. mu is held.
 func (f *Files) add(g *segment) {
 	g.users.Add(1)
 	all := slices.Clone(f.segments)
 	at := len(all)
-	for at > 0 && (all[at-1].number > g.number || all[at-1].open != nil) {
+	for at > 0 && all[at-1].number > g.number {
 		at--
 	}
 	f.segments = slices.Insert(all, at, g)
@@ -311,10 +312,8 @@ func (f *Files) closeSegment() error {
 	if f.writing == nil {
 		return nil
 	}
-	f.mu.RLock()
-	g := f.segments[len(f.segments)-1]
-	d, entries, streams := g.open.directory()
-	f.mu.RUnlock()
+	g := f.current
+	d, entries, streams := g.open.directory() // only who holds appending adds to it
 	b := seal(g.size, d, entries)
 	_, err := f.writing.WriteAt(b, g.size)
 	if err == nil {
@@ -328,7 +327,7 @@ func (f *Files) closeSegment() error {
 	g.streams, g.minutes, g.open = streams, d.minutes, nil
 	g.size += int64(len(b))
 	f.bytes += int64(len(b))
-	f.writing = nil
+	f.writing, f.current = nil, nil
 	return nil
 }
 

@@ -38,9 +38,10 @@ func newBusyHost(epoch time.Time) *busyHost {
 	}
 	for i := range benchEdges {
 		service := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8080)
-		h.snapshot.Edges = append(h.snapshot.Edges, model.Edge{Instance: uint64(i + 1), Side: model.RoleClient, Service: service,
-			Client: model.Peer{Container: h.snapshot.Containers[i%benchContainers].Container, Process: "app"},
-			Server: model.Peer{Address: service.Addr()}, Counters: model.EdgeCounters{Latency: &model.Histogram{}}})
+		h.snapshot.Edges = append(h.snapshot.Edges, model.Edge{Instance: uint64(i + 1), Side: model.RoleClient,
+			Service: service,
+			Client:  model.Peer{Container: h.snapshot.Containers[i%benchContainers].Container, Process: "app"},
+			Server:  model.Peer{Address: service.Addr()}, Counters: model.EdgeCounters{Latency: &model.Histogram{}}})
 	}
 	return h
 }

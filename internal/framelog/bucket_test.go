@@ -71,7 +71,8 @@ func answers(log *Files) (all []string, err error) {
 	random := rand.New(rand.NewPCG(41, 42))
 	for range 100 {
 		from := start.Add(time.Duration(random.Int64N(int64(40 * time.Minute))))
-		for w, err := range log.Windows(context.Background(), Query{Tenant: "t", Times: []time.Time{from, from.Add(10 * time.Minute)}}) {
+		times := []time.Time{from, from.Add(10 * time.Minute)}
+		for w, err := range log.Windows(context.Background(), Query{Tenant: "t", Times: times}) {
 			if err != nil {
 				return nil, err
 			}
@@ -89,7 +90,7 @@ func answers(log *Files) (all []string, err error) {
 
 // CheckLogInBucket moves old frames to a bucket, asks for them, loses the disk, and removes them with age.
 func CheckLogInBucket(t *testing.T, bucket Bucket) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	o.SegmentBytes, o.SegmentAge = 300_000, 2*time.Minute
@@ -185,9 +186,10 @@ func CheckLogInBucket(t *testing.T, bucket Bucket) {
 
 func TestLogInBucket(t *testing.T) { CheckLogInBucket(t, &dirBucket{dir: t.TempDir()}) }
 
-// TestBucketThatDoesNotAnswer: new frames are taken, what is on the disk is there, and the rest comes back with the bucket.
+// TestBucketThatDoesNotAnswer: new frames are taken, what is on the disk is there, and the rest comes back with the
+// bucket.
 func TestBucketThatDoesNotAnswer(t *testing.T) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	bucket := &dirBucket{dir: t.TempDir(), down: true}

@@ -31,9 +31,8 @@ func appendUntilKilled(dir string) error {
 	if err != nil {
 		return err
 	}
-	begin := time.Now().Add(-time.Hour).Truncate(time.Minute)
-	epoch := uint64(begin.UnixNano())
-	all := opaque("a", epoch, begin, time.Second/4, 4*3600)
+	epoch := uint64(time.Now().UnixNano())
+	all := opaque("a", epoch, beginOf(epoch), time.Second/4, 4*3600)
 	fmt.Println("epoch", epoch)
 	for at := 0; at+7 < len(all); at += 7 {
 		// The one before is sent again, as a sender does who was not answered.
@@ -45,16 +44,21 @@ func appendUntilKilled(dir string) error {
 	return fmt.Errorf("it was not killed")
 }
 
+// beginOf is the time of the first frame of an epoch: a full minute, an hour ago.
+func beginOf(epoch uint64) time.Time {
+	return time.Unix(0, int64(epoch)).Add(-time.Hour).Truncate(time.Minute)
+}
+
 // kills is how often TestKilled kills; the benchmark of a server asks for more.
 func kills() int {
-	if n, err := strconv.Atoi(os.Getenv("FRAMELOG_TEST_KILLS")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("OUTSIGHT_KILLS")); err == nil {
 		return n
 	}
 	return 20
 }
 
-// TestKilled kills a program that appends, thins and closes segments, at random instants. Nothing that it said was stored
-// may be missing, but for what thinning leaves out, and nothing may be there twice.
+// TestKilled kills a program that appends, thins and closes segments, at random instants. Nothing that it said was
+// stored may be missing, but for what thinning leaves out, and nothing may be there twice.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	acknowledged := map[uint64]uint64{} // the last number of an epoch
@@ -120,7 +124,7 @@ func checkAcknowledged(t *testing.T, dir string, last map[uint64]uint64) {
 	for epoch, number := range last {
 		newest := f.Stats().Newest
 		for i := uint64(1); i <= number; i++ {
-			at := time.Unix(0, int64(epoch)).Add(time.Duration(i-1) * time.Second / 4)
+			at := beginOf(epoch).Add(time.Duration(i-1) * time.Second / 4)
 			mustBe := (i-1)%240 == 0 || newest.Sub(at) < o.Fine
 			if mustBe && all[fmt.Sprintf("a/%d/%d", epoch, i)] == nil {
 				t.Fatalf("frame %d of %d of epoch %d is lost: %+v", i, number, epoch, f.Stats())

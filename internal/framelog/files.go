@@ -92,8 +92,12 @@ type Files struct {
 	copies damaged.Dir
 	blocks *blockCache
 
-	// appending is held by the one who writes to the open segment, or closes it.
+	// appending is held by the one who writes to the open segment, or closes it. It guards writing, its file, current, and
+	// opened, since when it is; nil if there is none.
 	appending sync.Mutex
+	writing   *os.File
+	current   *segment
+	opened    time.Time
 	// tidying is held by the one who thins and removes.
 	tidying sync.Mutex
 	// mu guards the rest. It is taken after the other two, and not held while a disk is waited for.
@@ -102,9 +106,6 @@ type Files struct {
 	// segments are by number. The slice is not changed but replaced.
 	segments []*segment
 	next     uint64
-	// writing is the segment that is open, or nil; opened is since when.
-	writing *os.File
-	opened  time.Time
 	// failed is why nothing is appended any more.
 	failed error
 	closed bool

@@ -46,7 +46,8 @@ func (s *simulated) addEdge() {
 	s.made++
 	id := fmt.Sprintf("%s-%d", s.name, s.made)
 	c := &model.Container{ID: id, Name: fmt.Sprint("job-", s.made%5), Image: "image", Runtime: model.Docker}
-	s.edges = append(s.edges, &model.Edge{Instance: uint64(s.made), Side: model.RoleClient, Client: model.Peer{Container: c}})
+	s.edges = append(s.edges, &model.Edge{Instance: uint64(s.made), Side: model.RoleClient,
+		Client: model.Peer{Container: c}})
 }
 
 // next makes the frame of a time.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestMain fails the package where a test leaves a goroutine or a descriptor behind. With a directory in the environment
-// it is the program that TestKilled kills.
+// TestMain fails the package where a test leaves a goroutine or a descriptor behind. With a directory in the
+// environment it is the program that TestKilled kills.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(appenderDir); dir != "" {
 		fmt.Fprintln(os.Stderr, appendUntilKilled(dir))

@@ -145,8 +145,8 @@ func (f *Files) indexed(v *view, s *stream, minute int64) (all []located, err er
 	return all, err
 }
 
-// readable leaves out what could not be read before, and what lacks its key frame. Of a frame that is there twice, because
-// a segment and that which replaces it are both there, the first is taken.
+// readable leaves out what could not be read before, and what lacks its key frame. Of a frame that is there twice,
+// because a segment and that which replaces it are both there, the first is taken.
 func (f *Files) readable(all []located) []located {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -242,8 +242,8 @@ const (
 	readBytes = 4 << 20
 )
 
-// readAll reads the data of frames, in as few reads as their places allow. done is called with each frame's data, or with
-// why it cannot be read; the data is only good until it returns.
+// readAll reads the data of frames, in as few reads as their places allow. done is called with each frame's data, or
+// with why it cannot be read; the data is only good until it returns.
 func readAll(all []located, done func(l located, data []byte, err error)) {
 	slices.SortFunc(all, func(a, b located) int {
 		return cmp.Or(cmp.Compare(a.in.number, b.in.number), cmp.Compare(a.offset, b.offset))

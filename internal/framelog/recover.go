@@ -66,7 +66,7 @@ func (f *Files) load(number uint64) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("reading %q: %w", path, err), file.Close())
 	}
-	if g == nil {
+	if g == nil || g.from != file { // there is nothing in it, or it was written again
 		return file.Close()
 	}
 	return nil

@@ -41,8 +41,8 @@ func startServer(t *testing.T) *s3.Bucket {
 	if err := os.Mkdir(filepath.Join(data, "frames"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	gateway := exec.Command(filepath.Join(bin, "versitygw"), "--port", address, "--access", "key", "--secret", "secret-of-the-test",
-		"posix", data)
+	gateway := exec.Command(filepath.Join(bin, "versitygw"), "--port", address, "--access", "key", "--secret",
+		"secret-of-the-test", "posix", data)
 	var said bytes.Buffer
 	gateway.Stdout, gateway.Stderr = &said, &said
 	if err := gateway.Start(); err != nil {

@@ -271,7 +271,8 @@ func readDirectory(from io.ReaderAt, size int64) (*directory, error) {
 	}
 	at, length := int64(binary.LittleEndian.Uint64(foot[16:])), int64(binary.LittleEndian.Uint64(foot[24:]))
 	if string(foot[:8]) != footerMagic || binary.LittleEndian.Uint32(foot[12:]) != crc32.Checksum(foot[16:], castagnoli) ||
-		binary.LittleEndian.Uint32(foot[8:]) != formatVersion || at < fileHeaderBytes || length < 0 || length > maxRecord+recordHeaderBytes || at+length != size-footerBytes {
+		binary.LittleEndian.Uint32(foot[8:]) != formatVersion || at < fileHeaderBytes ||
+		length < 0 || length > maxRecord+recordHeaderBytes || at+length != size-footerBytes {
 		return nil, fmt.Errorf("%w: it has no footer", errDamaged)
 	}
 	b := make([]byte, length)

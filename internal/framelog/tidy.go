@@ -291,6 +291,7 @@ type writer struct {
 	local   map[*stream]uint32
 	entries map[int64][]streamEntry
 	damaged map[*segment]bool
+	buffer  []byte
 }
 
 func (f *Files) newWriter(all *view, group []*segment, level uint8) (*writer, error) {
@@ -396,7 +397,8 @@ func (w *writer) choose(minute int64) (all []chosen) {
 
 // copy copies a record. The entry has length 0 where it cannot be read.
 func (w *writer) copy(l located) (e entry, err error) {
-	b := make([]byte, l.length)
+	w.buffer = slices.Grow(w.buffer[:0], int(l.length))[:l.length]
+	b := w.buffer
 	_, err = l.in.from.ReadAt(b, l.offset)
 	if err == nil || errors.Is(err, io.EOF) {
 		_, err = dataOf(b, l)

@@ -78,10 +78,13 @@ func (f *Files) Windows(ctx context.Context, q Query) iter.Seq2[*frame.Window, e
 
 func (f *Files) query(v *view, tenant string, hosts []string, only *frame.Projection) *query {
 	q := &query{f: f, v: v, only: only}
-	by := map[string]*hostReader{}
+	by, wanted := map[string]*hostReader{}, map[string]bool{}
+	for _, host := range hosts {
+		wanted[host] = true
+	}
 	f.mu.RLock()
 	for name, s := range f.streams {
-		if name.tenant != tenant || hosts != nil && !slices.Contains(hosts, name.host) {
+		if name.tenant != tenant || hosts != nil && !wanted[name.host] {
 			continue
 		}
 		h := by[name.host]

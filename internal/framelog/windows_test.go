@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,8 +27,11 @@ type fleet struct {
 	length time.Duration
 }
 
-// newFleet simulates hosts whose containers come and go and whose agents restart. One begins late and ends early, one is
-// silent for a while, and the frames of one come late for a part of the time.
+// longFleet is the fleet of several tests.
+var longFleet = sync.OnceValue(func() *fleet { return newFleet(50 * time.Minute) })
+
+// newFleet simulates hosts whose containers come and go and whose agents restart. One begins late and ends early, one
+// is silent for a while, and the frames of one come late for a part of the time.
 func newFleet(length time.Duration) *fleet {
 	f := &fleet{truth: map[string][]truth{}, length: length}
 	random := rand.New(rand.NewPCG(11, 12))
@@ -77,7 +81,8 @@ func newestTruth(all []truth, epoch uint64, at time.Time) (found truth, ok bool)
 	return found, ok
 }
 
-// wanted is what a window is to say of a host: for each epoch the numbers of the frames, 0 for none before, and the sum.
+// wanted is what a window is to say of a host: for each epoch the numbers of the frames, 0 for none before, and the
+// sum.
 func (f *fleet) wanted(host string, from, to time.Time) (spans [][3]uint64, sum uint64) {
 	all := f.truth[host]
 	done := map[uint64]bool{}
@@ -126,7 +131,7 @@ func (f *fleet) log(t *testing.T, o Options, c *clock) *Files {
 
 // TestWindows holds 300 random windows against what was counted: to the last count, and of the right frames.
 func TestWindows(t *testing.T) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	o.SegmentBytes, o.SegmentAge, o.Fine = 300_000, 5*time.Minute, 2*time.Hour
@@ -181,7 +186,8 @@ func TestWindows(t *testing.T) {
 		}
 	}
 	if epochs == 0 || fromZero == 0 || partly == 0 {
-		t.Errorf("%d windows with restarts, %d spans from zero, %d windows in which a host was not there", epochs, fromZero, partly)
+		t.Errorf("%d windows with restarts, %d spans from zero, %d windows in which a host was not there", epochs, fromZero,
+			partly)
 	}
 	if s := log.Stats(); s.Frames != len(fleet.frames) || s.Damaged+s.Rejected+s.KeyMissing > 0 || s.Segments < 5 {
 		t.Errorf("stats: %+v", s)
@@ -190,7 +196,7 @@ func TestWindows(t *testing.T) {
 
 // TestThinning: after it windows are coarser and as exact.
 func TestThinning(t *testing.T) {
-	fleet := newFleet(50 * time.Minute)
+	fleet := longFleet()
 	c := &clock{start}
 	o := c.options()
 	o.SegmentBytes, o.SegmentAge = 300_000, 2*time.Minute
@@ -290,8 +296,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestUnreadableFrames: the one before takes the place of a frame that cannot be decoded, and a key frame that cannot be
-// takes all others with it.
+// TestUnreadableFrames: the one before takes the place of a frame that cannot be decoded, and a key frame that cannot
+// be takes all others with it.
 func TestUnreadableFrames(t *testing.T) {
 	h := newSimulated("h", 1, 3, start)
 	c := &clock{start.Add(time.Hour)}
