@@ -5,8 +5,7 @@ import sys
 
 import zstandard
 
-FIRST_BUCKET = -636
-MASK = (1 << 64) - 1
+FIRST_BUCKET, MASK = -636, (1 << 64) - 1
 
 
 class Reader:
