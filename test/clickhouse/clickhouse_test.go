@@ -3,6 +3,7 @@ package clickhouse
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -10,22 +11,14 @@ import (
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
 	"outsight/internal/framelog/clickhouse"
+	"outsight/internal/graph"
 )
 
 const tenant = "it's a \\tenant"
 
-// stored is what was given to a log: the frames of each host, by time.
-type stored struct {
-	hosts  []string
-	frames map[string][]*frame.Frame
-	all    []framelog.Encoded
-	times  []time.Time
-}
-
-// record makes frames of two hosts over six minutes. The agent of the second restarts.
-func record(start time.Time) *stored {
-	s := &stored{hosts: []string{"a'host", "b\\host"}, frames: map[string][]*frame.Frame{}}
-	for i, host := range s.hosts {
+// record makes frames of two hosts over six minutes, in the order of their times. The agent of the second restarts.
+func record(start time.Time) (all []framelog.Encoded) {
+	for i, host := range []string{"a'host", "b\\host"} {
 		h := newHistory(host, uint64(i+1), start.Add(-time.Hour))
 		h.restart(start)
 		for second := 0; second < 360; second += 3 {
@@ -33,51 +26,27 @@ func record(start time.Time) *stored {
 			if i == 1 && second == 150 {
 				h.restart(now)
 			}
-			f := h.step(now)
-			s.frames[host] = append(s.frames[host], f)
-			s.all = append(s.all, h.encode(tenant, f))
+			all = append(all, h.encode(tenant, h.step(now)))
 		}
 	}
-	slices.SortStableFunc(s.all, func(x, y framelog.Encoded) int { return x.Time.Compare(y.Time) })
-	return s
+	slices.SortStableFunc(all, func(x, y framelog.Encoded) int { return x.Time.Compare(y.Time) })
+	return all
 }
 
-// newest is the newest frame of an epoch that is no later than a time.
-func (s *stored) newest(host string, epoch uint64, at time.Time) (found *frame.Frame) {
-	for _, f := range s.frames[host] {
-		if f.Epoch == epoch && !f.Time.After(at) {
-			found = f
+// files is the embedded log with the same frames.
+func files(t *testing.T, all []framelog.Encoded) framelog.Log {
+	t.Helper()
+	l, err := framelog.Open(t.TempDir(), framelog.Options{TidyEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	for batch := range slices.Chunk(all, 50) {
+		if err := l.Append(t.Context(), batch); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return found
-}
-
-// window is what a log is to answer.
-func (s *stored) window(from, to time.Time) *frame.Window {
-	w := &frame.Window{From: from, To: to}
-	for _, host := range s.hosts {
-		of := frame.HostSpans{Host: host}
-		var epochs []uint64
-		for _, f := range s.frames[host] {
-			if !slices.Contains(epochs, f.Epoch) && !f.Time.After(to) {
-				epochs = append(epochs, f.Epoch)
-			}
-		}
-		for i, epoch := range epochs {
-			before, after := s.newest(host, epoch, from), s.newest(host, epoch, to)
-			if before == nil && i == 0 {
-				before = s.frames[host][0]
-			}
-			if before == after && i < len(epochs)-1 {
-				continue
-			}
-			of.Spans = append(of.Spans, frame.Span{Before: before, After: after})
-		}
-		if len(of.Spans) > 0 {
-			w.Hosts = append(w.Hosts, of)
-		}
-	}
-	return w
+	return l
 }
 
 func TestWindows(t *testing.T) {
@@ -86,9 +55,9 @@ func TestWindows(t *testing.T) {
 			address := engine.start(t)
 			first := open(t, address+"outsight", clickhouse.Options{})
 			second := open(t, address+"outsight", clickhouse.Options{})
-			s := record(time.Now().Truncate(time.Minute).Add(-10 * time.Minute))
+			all := record(time.Now().Truncate(time.Minute).Add(-10 * time.Minute))
 			// Two servers store batches in turn, and each batch that the first one stored is redelivered to the second.
-			for i, batch := range batches(s.all, 37) {
+			for i, batch := range batches(all, 37) {
 				of := first
 				if i%3 == 2 {
 					of = second
@@ -102,21 +71,37 @@ func TestWindows(t *testing.T) {
 					}
 				}
 			}
-			start := s.all[0].Time
+			want := files(t, all)
+			start := all[0].Time
 			times := []time.Time{start.Add(-time.Second)}
 			for _, seconds := range []int{1, 44, 45, 61, 149, 151, 290, 1000} {
 				times = append(times, start.Add(time.Duration(seconds)*time.Second))
 			}
-			for _, moments := range [][]time.Time{times, {times[1], times[8]}, {times[2], times[3]}} {
-				checkWindows(t, second, s, moments)
+			for _, moments := range [][]time.Time{times, {times[1], times[7]}, {times[2], times[3]}} {
+				checkWindows(t, second, want, framelog.Query{Tenant: tenant, Times: moments})
 			}
+			checkWindows(t, first, want, framelog.Query{Tenant: tenant, Times: []time.Time{times[1], times[5]}, Hosts: []string{"a'host"},
+				Only: frame.NewProjection(map[frame.TableID][]string{frame.Containers: {"cpu", "run_queue"}, frame.Edges: nil})})
 			hosts, err := first.Hosts(t.Context(), tenant)
-			if err != nil || len(hosts) != 2 || hosts[0].Name != s.hosts[0] || !hosts[0].First.Equal(start) ||
-				!hosts[1].Last.Equal(s.all[len(s.all)-1].Time) {
-				t.Errorf("hosts: %+v %v", hosts, err)
+			wantHosts, wantErr := want.Hosts(t.Context(), tenant)
+			if err != nil || wantErr != nil || len(hosts) != 2 || fmt.Sprint(hosts) != fmt.Sprint(wantHosts) {
+				t.Errorf("hosts: %+v %v, want %+v", hosts, err, wantHosts)
 			}
-			if stats := first.Stats(); stats.Frames != len(s.all) || stats.Hosts != 2 || stats.Bytes == 0 {
-				t.Errorf("stats: %+v, want %d frames", stats, len(s.all))
+			if stats := first.Stats(); stats.Frames != len(all) || stats.Hosts != 2 || stats.Bytes == 0 {
+				t.Errorf("stats: %+v, want %d frames", stats, len(all))
+			}
+			newest, err := first.Newest(t.Context(), tenant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantNewest, err := want.Newest(t.Context(), tenant)
+			if err != nil || len(newest) != 2 || len(wantNewest) != 2 {
+				t.Fatalf("%d newest frames, want %d: %v", len(newest), len(wantNewest), err)
+			}
+			for i := range newest {
+				if text := differs(frame.Span{After: newest[i]}, frame.Span{After: wantNewest[i]}); text != "" {
+					t.Errorf("the newest frame of %s: %s", wantNewest[i].Host, text)
+				}
 			}
 		})
 	}
@@ -139,14 +124,20 @@ func batches(all []framelog.Encoded, size int) (some [][]framelog.Encoded) {
 	return some
 }
 
-func checkWindows(t *testing.T, l framelog.Log, s *stored, times []time.Time) {
+// checkWindows holds the windows of a log against those of another, and the maps that are made of them.
+func checkWindows(t *testing.T, l, of framelog.Log, q framelog.Query) {
 	t.Helper()
+	next, stop := iter.Pull2(of.Windows(t.Context(), q))
+	defer stop()
 	n := 0
-	for w, err := range l.Windows(t.Context(), framelog.Query{Tenant: tenant, Times: times}) {
+	for w, err := range l.Windows(t.Context(), q) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := s.window(times[n], times[n+1])
+		want, err, ok := next()
+		if err != nil || !ok {
+			t.Fatal(err, ok)
+		}
 		n++
 		if len(w.Hosts) != len(want.Hosts) {
 			t.Fatalf("window %d has %d hosts, want %d", n, len(w.Hosts), len(want.Hosts))
@@ -162,10 +153,24 @@ func checkWindows(t *testing.T, l framelog.Log, s *stored, times []time.Time) {
 				}
 			}
 		}
+		for _, by := range []graph.Grouping{graph.ByContainer, graph.ByProcess, graph.ByHost} {
+			if got, want := mapOf(t, w, by), mapOf(t, want, by); got != want {
+				t.Errorf("window %d: the map by %s is\n%s\nwant\n%s", n, by, got, want)
+			}
+		}
 	}
-	if n != len(times)-1 {
-		t.Errorf("%d windows, want %d", n, len(times)-1)
+	if n != len(q.Times)-1 {
+		t.Errorf("%d windows, want %d", n, len(q.Times)-1)
 	}
+}
+
+func mapOf(t *testing.T, w *frame.Window, by graph.Grouping) string {
+	t.Helper()
+	text, err := graph.JSON(graph.FromFrames(w, graph.Options{By: by}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // differs says in what two spans differ, that is, in what they tell of the window.
@@ -214,7 +219,7 @@ func rowDiffers(t frame.TableID, got, want frame.Span, x, y *frame.Difference, r
 		x.Before.Attributes[frame.State][b] != y.Before.Attributes[frame.State][b] {
 		return "its state was another one"
 	}
-	for c := range info.Columns {
+	for c := range x.After.Columns {
 		n, ok := x.Gain(c, row)
 		m, known := y.Gain(c, row)
 		if n != m || ok != known {
@@ -229,7 +234,7 @@ func rowDiffers(t frame.TableID, got, want frame.Span, x, y *frame.Difference, r
 			return fmt.Sprintf("%s is %d %v, want %d %v", info.Columns[c].Name, n, ok, m, known)
 		}
 	}
-	for h := range info.Histograms {
+	for h := range x.After.Histograms {
 		var n, m frame.Durations
 		n.Reset()
 		m.Reset()

@@ -19,10 +19,12 @@ type difference struct {
 	// both says of each column that the values of both frames are answered: it is a level, or may be one, or goes on in
 	// the next epoch. Of other columns it is the gain.
 	both []bool
+	// only are the columns that are wanted; nil for all.
+	only *frame.Projection
 }
 
-func newDifference(t frame.TableID) *difference {
-	d := &difference{table: t, info: &frame.Schema[t]}
+func newDifference(t frame.TableID, only *frame.Projection) *difference {
+	d := &difference{table: t, info: &frame.Schema[t], only: only}
 	for i := range d.info.Columns {
 		c := &d.info.Columns[i]
 		d.both = append(d.both, c.Kind != frame.Counter && c.Kind != frame.Integral || c.File || t == frame.Labelled)
@@ -44,17 +46,30 @@ func (d *difference) lasts() bool { return !d.isList() && d.table != frame.Hosts
 
 // side is what was so at frames: condition names them and their key frames.
 func (d *difference) side(table, condition string, moment int) string {
-	signed := ""
-	for i := range d.info.Histograms {
-		sign := ""
-		if moment == inBefore {
-			sign = "-"
-		}
-		signed += fmt.Sprintf(", arrayMap(x -> %stoInt64(x), %s) AS signed%d", sign,
-			quoted(columnName(d.info.Histograms[i].Name)+"_counts"), i)
+	var b strings.Builder
+	fmt.Fprintf(&b, "SELECT * FROM (SELECT host, epoch, row, removed, toUInt8(%d) AS moment", moment)
+	for i := range d.info.Attributes {
+		b.WriteString(", " + quoted(d.info.Attributes[i].Name))
 	}
-	return fmt.Sprintf("SELECT * FROM (SELECT *, toUInt8(%d) AS moment%s FROM %s WHERE %s ORDER BY host, epoch, row, "+
-		"frame DESC LIMIT 1 BY host, epoch, row) WHERE removed = 0", moment, signed, table, condition)
+	for i := range d.info.Columns {
+		if d.only.HasColumn(d.table, i) {
+			b.WriteString(", " + quoted(columnName(d.info.Columns[i].Name)))
+		}
+	}
+	sign := ""
+	if moment == inBefore {
+		sign = "-"
+	}
+	for i := range d.info.Histograms {
+		if name := columnName(d.info.Histograms[i].Name); d.only.HasHistogram(d.table, i) {
+			for _, part := range []string{"_sum_ns", "_zero", "_overflow", "_buckets"} {
+				b.WriteString(", " + quoted(name+part))
+			}
+			fmt.Fprintf(&b, ", arrayMap(x -> %stoInt64(x), %s) AS signed%d", sign, quoted(name+"_counts"), i)
+		}
+	}
+	return fmt.Sprintf("%s FROM %s WHERE %s ORDER BY host, epoch, row, frame DESC LIMIT 1 BY host, epoch, row) "+
+		"WHERE removed = 0", b.String(), table, condition)
 }
 
 // query makes the statement of conditions that name the later and the earlier frames; the latter may be "".
@@ -86,6 +101,9 @@ func (d *difference) results() string {
 		fmt.Fprintf(&b, ", sumIf(%s, moment = 2)", quoted(d.info.Attributes[frame.State].Name))
 	}
 	for i := range d.info.Columns {
+		if !d.only.HasColumn(d.table, i) {
+			continue
+		}
 		name := quoted(columnName(d.info.Columns[i].Name))
 		after, before := "sumIf("+name+", moment = 1)", "sumIf("+name+", moment = 2)"
 		if d.both[i] {
@@ -96,6 +114,9 @@ func (d *difference) results() string {
 		}
 	}
 	for i := range d.info.Histograms {
+		if !d.only.HasHistogram(d.table, i) {
+			continue
+		}
 		name := columnName(d.info.Histograms[i].Name)
 		for _, part := range []string{"_sum_ns", "_zero", "_overflow"} {
 			fmt.Fprintf(&b, ", sumIf(%s, moment = 1), sumIf(%[1]s, moment = 2)", quoted(name+part))

@@ -188,6 +188,16 @@ func (r *rowReader) read(f *spanFrames) {
 	}
 	r.readColumns(after, before)
 	for i := range r.d.info.Histograms {
+		if !r.d.only.HasHistogram(r.d.table, i) {
+			r.gain = gain{}
+			if after != nil {
+				after.addHistogram(i, &r.gain)
+			}
+			if before != nil {
+				before.addHistogram(i, &r.gain)
+			}
+			continue
+		}
 		r.readHistogram(after == nil)
 		if after == nil {
 			before.addHistogram(i, &r.gain)
@@ -207,6 +217,9 @@ func (r *rowReader) read(f *spanFrames) {
 
 func (r *rowReader) readColumns(after, before *table) {
 	for i := range r.d.info.Columns {
+		if !r.d.only.HasColumn(r.d.table, i) {
+			continue
+		}
 		n, ok := r.nullable()
 		if r.d.both[i] {
 			was, known := r.nullable()

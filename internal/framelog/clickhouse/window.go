@@ -20,13 +20,17 @@ const hostsPerQuery = 256
 // right of counters and histograms, beside the values of columns with File.
 func (l *Log) Windows(ctx context.Context, q framelog.Query) iter.Seq2[*frame.Window, error] {
 	return func(yield func(*frame.Window, error) bool) {
+		if len(q.Times) < 2 || !slices.IsSortedFunc(q.Times, time.Time.Compare) {
+			yield(nil, fmt.Errorf("a query for %d moments: want two or more that ascend", len(q.Times)))
+			return
+		}
 		epochs, err := l.epochs(ctx, q)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		for i := range q.Times[1:] {
-			w, err := l.window(ctx, q.Tenant, epochs, i, q.Times[i], q.Times[i+1])
+			w, err := l.window(ctx, q, epochs, i)
 			if !yield(w, err) || err != nil {
 				return
 			}
@@ -38,9 +42,21 @@ func (l *Log) Windows(ctx context.Context, q framelog.Query) iter.Seq2[*frame.Wi
 type epoch struct {
 	host   string
 	number uint64
-	first  *frame.Header
-	// newest are the newest frames that are no later than each moment; nil where there is none.
-	newest []*frame.Header
+	// first and newest are the oldest and the newest frame between two moments, by the later one; nil for none.
+	first, newest []*frame.Header
+}
+
+// newestAt is the newest frame that is no later than a moment and not older than oldest; nil where there is none.
+func (e *epoch) newestAt(moment int, oldest time.Time) *frame.Header {
+	for ; moment >= 0; moment-- {
+		if h := e.newest[moment]; h != nil {
+			if h.Time.Before(oldest) {
+				return nil
+			}
+			return h
+		}
+	}
+	return nil
 }
 
 // epochs finds the frames of a query: in order of hosts and time.
@@ -49,7 +65,10 @@ func (l *Log) epochs(ctx context.Context, q framelog.Query) ([]*epoch, error) {
 	for i, t := range q.Times {
 		times[i] = fmt.Sprintf("toUInt64(%d)", max(t.UnixNano(), 0))
 	}
-	where := fmt.Sprintf("tenant = %s AND time_ns <= %s", literal(q.Tenant), times[len(times)-1])
+	oldest := q.Times[0].Add(-framelog.Silence)
+	where := fmt.Sprintf("tenant = %s AND at >= toDateTime(%d) AND at <= toDateTime(%d) AND time_ns >= %d AND time_ns <= %s",
+		literal(q.Tenant), max(oldest.Unix(), 0), max(q.Times[len(times)-1].Unix(), 0), max(oldest.UnixNano(), 0),
+		times[len(times)-1])
 	if q.Hosts != nil {
 		where += " AND host IN (" + literals(q.Hosts) + ")"
 	}
@@ -72,16 +91,12 @@ func (l *Log) epochs(ctx context.Context, q framelog.Query) ([]*epoch, error) {
 		if first.Number == last.Number {
 			first = last
 		}
-		var e *epoch
-		if n := len(all); n > 0 && all[n-1].host == host && all[n-1].number == number {
-			e = all[n-1]
-		} else {
-			e = &epoch{host: host, number: number, first: first, newest: make([]*frame.Header, len(q.Times))}
-			all = append(all, e)
+		if n := len(all); n == 0 || all[n-1].host != host || all[n-1].number != number {
+			all = append(all, &epoch{host: host, number: number, first: make([]*frame.Header, len(q.Times)),
+				newest: make([]*frame.Header, len(q.Times))})
 		}
-		for i := moment; i < len(q.Times); i++ {
-			e.newest[i] = last
-		}
+		e := all[len(all)-1]
+		e.first[moment], e.newest[moment] = first, last
 	}
 	return all, r.err
 }
@@ -99,9 +114,8 @@ type span struct {
 }
 
 // window reads one window, which ends at moment i+1.
-func (l *Log) window(ctx context.Context, tenant string, epochs []*epoch, i int, from, to time.Time) (*frame.Window,
-	error) {
-	w := &frame.Window{From: from, To: to}
+func (l *Log) window(ctx context.Context, q framelog.Query, epochs []*epoch, i int) (*frame.Window, error) {
+	w := &frame.Window{From: q.Times[i], To: q.Times[i+1]}
 	for len(epochs) > 0 {
 		hosts, n := 0, 0
 		var spans []*span
@@ -110,11 +124,11 @@ func (l *Log) window(ctx context.Context, tenant string, epochs []*epoch, i int,
 			for end < len(epochs) && epochs[end].host == epochs[n].host {
 				end++
 			}
-			spans = append(spans, spansOf(epochs[n:end], i)...)
+			spans = append(spans, spansOf(epochs[n:end], i, w.From)...)
 			n, hosts = end, hosts+1
 		}
 		epochs = epochs[n:]
-		all, err := l.readSpans(ctx, tenant, spans)
+		all, err := l.readSpans(ctx, q.Tenant, spans, q.Only)
 		if err != nil {
 			return nil, err
 		}
@@ -129,21 +143,54 @@ func (l *Log) window(ctx context.Context, tenant string, epochs []*epoch, i int,
 	return w, nil
 }
 
-// spansOf are the spans of a host's epochs between moments i and i+1.
-func spansOf(epochs []*epoch, i int) (spans []*span) {
-	for k, e := range epochs {
-		before, after := e.newest[i], e.newest[i+1]
+// spansOf are the spans of a host's epochs between moments i and i+1, as framelog.Files has them.
+func spansOf(epochs []*epoch, i int, from time.Time) (spans []*span) {
+	oldest := from.Add(-framelog.Silence)
+	for _, e := range epochs {
+		s := &span{before: e.newestAt(i, oldest), after: e.newestAt(i+1, oldest)}
 		switch {
-		case after == nil:
+		case s.after == nil:
 			continue
-		case before == nil && len(spans) == 0 && k == 0:
-			before = e.first
-		case before == after && k < len(epochs)-1 && epochs[k+1].newest[i+1] != nil:
-			continue // it ended before the window
+		case s.before != nil && s.before.Number > s.after.Number: // the host's clock was set back meanwhile
+			s.before = s.after
+		case s.before == nil && (len(spans) == 0 || e.number <= uint64(max(from.UnixNano(), 0))):
+			s.before = e.first[i+1]
 		}
-		spans = append(spans, &span{before: before, after: after})
+		spans = append(spans, s)
 	}
 	return spans
+}
+
+// Newest are the newest frames of a tenant's hosts.
+func (l *Log) Newest(ctx context.Context, tenant string) ([]*frame.Frame, error) {
+	const columns = "(time_ns, frame, key_frame, boot, clock_error_ns)"
+	body, err := l.client.do(ctx, fmt.Sprintf("SELECT host, max((%s, epoch)) FROM %s WHERE tenant = %s GROUP BY host "+
+		"ORDER BY host FORMAT RowBinary", columns, l.table(framesTable), literal(tenant)), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	var spans []*span
+	r := newReader(body)
+	for r.more() {
+		h := r.header(r.text(), 0)
+		h.Epoch = r.uint64()
+		spans = append(spans, &span{after: h})
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	var all []*frame.Frame
+	for some := range slices.Chunk(spans, hostsPerQuery) {
+		read, err := l.readSpans(ctx, tenant, some, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i := range read {
+			all = append(all, read[i].After)
+		}
+	}
+	return all, nil
 }
 
 func literals(texts []string) string {
@@ -182,7 +229,8 @@ func condition(tenant string, headers []*frame.Header) string {
 }
 
 // readSpans reads the frames of spans, in their order.
-func (l *Log) readSpans(ctx context.Context, tenant string, spans []*span) ([]frame.Span, error) {
+func (l *Log) readSpans(ctx context.Context, tenant string, spans []*span, only *frame.Projection) ([]frame.Span,
+	error) {
 	if len(spans) == 0 {
 		return nil, nil
 	}
@@ -201,7 +249,10 @@ func (l *Log) readSpans(ctx context.Context, tenant string, spans []*span) ([]fr
 		return cmp.Or(strings.Compare(x.after.Host, y.after.Host), cmp.Compare(x.after.Epoch, y.after.Epoch))
 	})
 	for t := range frame.NumTables {
-		d := newDifference(t)
+		if !only.HasTable(t) {
+			continue
+		}
+		d := newDifference(t, only)
 		if err := l.readTable(ctx, d, d.query(l.table(d.info.Name), condition(tenant, after), condition(tenant, before)),
 			inOrder); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", d.info.Name, err)
