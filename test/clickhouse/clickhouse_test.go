@@ -12,6 +12,7 @@ import (
 	"outsight/internal/framelog"
 	"outsight/internal/framelog/clickhouse"
 	"outsight/internal/graph"
+	"outsight/internal/model"
 )
 
 const tenant = "it's a \\tenant"
@@ -74,10 +75,10 @@ func TestWindows(t *testing.T) {
 			want := files(t, all)
 			start := all[0].Time
 			times := []time.Time{start.Add(-time.Second)}
-			for _, seconds := range []int{1, 44, 45, 61, 149, 151, 290, 1000} {
+			for _, seconds := range []int{1, 44, 61, 149, 151, 1000} {
 				times = append(times, start.Add(time.Duration(seconds)*time.Second))
 			}
-			for _, moments := range [][]time.Time{times, {times[1], times[7]}, {times[2], times[3]}} {
+			for _, moments := range [][]time.Time{times, {times[1], times[6]}} {
 				checkWindows(t, second, want, framelog.Query{Tenant: tenant, Times: moments})
 			}
 			checkWindows(t, first, want, framelog.Query{Tenant: tenant, Times: []time.Time{times[1], times[5]}, Hosts: []string{"a'host"},
@@ -203,6 +204,15 @@ func sameHeader(x, y *frame.Frame) bool {
 		x.Time.Equal(y.Time) && x.ClockError == y.ClockError
 }
 
+func sameDurations(x, y *frame.Durations) bool {
+	for bucket := int32(model.MinBucket); bucket <= model.MaxBucket; bucket++ {
+		if x.At(bucket) != y.At(bucket) {
+			return false
+		}
+	}
+	return x.Count == y.Count && x.SumNS == y.SumNS && x.Zero == y.Zero && x.Overflow == y.Overflow
+}
+
 func rowDiffers(t frame.TableID, got, want frame.Span, x, y *frame.Difference, row int) string {
 	info := &frame.Schema[t]
 	for a := range info.Attributes {
@@ -240,7 +250,7 @@ func rowDiffers(t frame.TableID, got, want frame.Span, x, y *frame.Difference, r
 		m.Reset()
 		x.AddHistogram(&n, h, row)
 		y.AddHistogram(&m, h, row)
-		if n != m || x.Gained(h, row) != y.Gained(h, row) {
+		if !sameDurations(&n, &m) || x.Gained(h, row) != y.Gained(h, row) {
 			return fmt.Sprintf("%s gained %d in %d ns, want %d in %d", info.Histograms[h].Name, n.Count, n.SumNS, m.Count, m.SumNS)
 		}
 		if (x.After.Histograms[h].At(row) == nil) != (y.After.Histograms[h].At(row) == nil) {
