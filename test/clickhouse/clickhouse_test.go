@@ -53,9 +53,8 @@ func files(t *testing.T, all []framelog.Encoded) framelog.Log {
 func TestWindows(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine.name, func(t *testing.T) {
-			address := engine.start(t)
-			first := open(t, address+"outsight", clickhouse.Options{})
-			second := open(t, address+"outsight", clickhouse.Options{})
+			address := engine.start(t).address + "outsight"
+			first, second := open(t, address, clickhouse.Options{}), open(t, address, clickhouse.Options{})
 			all := record(time.Now().Truncate(time.Minute).Add(-10 * time.Minute))
 			// Two servers store batches in turn, and each batch that the first one stored is redelivered to the second.
 			for i, batch := range batches(all, 37) {

@@ -27,7 +27,8 @@ const edgesPerHost = 1000
 func TestLoad(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine.name, func(t *testing.T) {
-			l := open(t, engine.start(t)+"load", clickhouse.Options{})
+			server := engine.start(t)
+			l := open(t, server.address+"load", clickhouse.Options{})
 			start := time.Now().Truncate(time.Minute).Add(-20 * time.Minute)
 			var encoded [3][]framelog.Encoded
 			for i := range loadHosts() {
@@ -45,16 +46,16 @@ func TestLoad(t *testing.T) {
 			edges := loadHosts() * edgesPerHost
 			bytes := int64(0)
 			for k, batch := range encoded {
-				begin := time.Now()
+				begin, cpu := time.Now(), server.cpu(t)
 				if err := l.Append(t.Context(), batch); err != nil {
 					t.Fatal(err)
 				}
 				took, size := time.Since(begin), edgeBytes(t, l)
-				t.Logf("frame %d of %d edges stored in %v, %d bytes an edge", k+1, edges, took.Round(time.Millisecond),
-					(size-bytes)/int64(edges))
+				t.Logf("frame %d of %d edges stored in %v, %v of CPU time there, %d bytes an edge", k+1, edges,
+					took.Round(time.Millisecond), server.cpu(t)-cpu, (size-bytes)/int64(edges))
 				bytes = size
 			}
-			begin := time.Now()
+			begin, cpu := time.Now(), server.cpu(t)
 			for w, err := range l.Windows(t.Context(), framelog.Query{Tenant: tenant, Times: []time.Time{start.Add(time.Second),
 				start.Add(15 * time.Minute)}}) {
 				if err != nil {
@@ -73,7 +74,8 @@ func TestLoad(t *testing.T) {
 					t.Errorf("%d edges have transactions in the window, want %d", n, edges)
 				}
 			}
-			t.Logf("a window of %d edges in %v", edges, time.Since(begin).Round(time.Millisecond))
+			t.Logf("a window of %d edges in %v, %v of CPU time there", edges, time.Since(begin).Round(time.Millisecond),
+				server.cpu(t)-cpu)
 		})
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,8 +20,53 @@ import (
 // engines are the servers that are tested: the oldest that works, of Debian, and the newest engine, of PyPI.
 var engines = []struct {
 	name  string
-	start func(t *testing.T) string
+	start func(t *testing.T) engine
 }{{"server", startServer}, {"chdb", startChDB}}
+
+// engine is one that runs.
+type engine struct {
+	address string // of Open, without a database
+	pid     int
+}
+
+// cpu is the CPU time that it has used.
+func (e engine) cpu(t *testing.T) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", e.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+2:]))
+	ticks := 0
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100
+}
+
+// ask carries out a statement, of which no rows are wanted.
+func (e engine) ask(t *testing.T, statement string) {
+	t.Helper()
+	address := strings.Replace(strings.Replace(e.address, "clickhouse", "http", 1), "default:secret@", "", 1)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(statement))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-ClickHouse-User", "default")
+	r.Header.Set("X-ClickHouse-Key", "secret")
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if text, _ := io.ReadAll(reply.Body); reply.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s", statement, reply.Status, text)
+	}
+}
 
 const config = `<yandex>
 <logger><level>warning</level><log>%[1]s/log</log><errorlog>%[1]s/errors</errorlog></logger>
@@ -34,7 +81,7 @@ const users = `<yandex><profiles><default></default></profiles><users><default><
 <quotas><default></default></quotas></yandex>`
 
 // startServer starts Debian's clickhouse-server and answers its address.
-func startServer(t *testing.T) string {
+func startServer(t *testing.T) engine {
 	t.Helper()
 	dir := t.TempDir()
 	port, tcp := freePort(t), freePort(t)
@@ -47,7 +94,7 @@ func startServer(t *testing.T) string {
 	}
 	run(t, server)
 	waitFor(t, fmt.Sprintf("http://127.0.0.1:%d/", port))
-	return fmt.Sprintf("clickhouse://default:secret@127.0.0.1:%d/", port)
+	return engine{fmt.Sprintf("clickhouse://default:secret@127.0.0.1:%d/", port), server.Process.Pid}
 }
 
 // python is the interpreter that has chDB, which make test-clickhouse installs.
@@ -59,7 +106,7 @@ func python() string {
 }
 
 // startChDB starts a server of chDB and answers its address.
-func startChDB(t *testing.T) string {
+func startChDB(t *testing.T) engine {
 	t.Helper()
 	server := exec.Command(python(), "chdb_server.py", t.TempDir())
 	output, err := server.StdoutPipe()
@@ -71,7 +118,7 @@ func startChDB(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("chDB did not start: %v\n%s", err, problems)
 	}
-	return "clickhouse://127.0.0.1:" + strings.TrimSpace(line) + "/"
+	return engine{"clickhouse://127.0.0.1:" + strings.TrimSpace(line) + "/", server.Process.Pid}
 }
 
 // run starts a command, which is killed when the test ends, and answers what it prints as errors.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -45,11 +46,13 @@ func newClient(address string) (c *client, database string, err error) {
 		return nil, "", fmt.Errorf("the database of ClickHouse is %q, want letters, digits and _", database)
 	}
 	c = &client{address: scheme + "://" + u.Host + "/", user: u.User.Username(),
-		settings: url.Values{"max_query_size": {strconv.Itoa(maxQueryBytes)}}}
+		settings: url.Values{"max_query_size": {strconv.Itoa(maxQueryBytes)},
+			// Of results in 256 parts, the terms of a query are planned for each: that took nine tenths of the time.
+			"group_by_two_level_threshold": {"0"}, "group_by_two_level_threshold_bytes": {"0"}}}
 	c.password, _ = u.User.Password()
 	if u.Port() == "" {
 		port := map[string]string{"http": "8123", "https": "8443"}[scheme]
-		c.address = scheme + "://" + u.Hostname() + ":" + port + "/"
+		c.address = scheme + "://" + net.JoinHostPort(u.Hostname(), port) + "/"
 	}
 	return c, database, nil
 }

@@ -40,7 +40,7 @@ func (l *Log) expire() {
 	defer ticker.Stop()
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), expireInterval)
-		if err := l.dropExpired(ctx, time.Now()); err != nil {
+		if err := l.RemoveExpired(ctx, time.Now()); err != nil {
 			l.options.Log.Warn("removing expired frames", "error", err)
 		}
 		cancel()
@@ -52,8 +52,9 @@ func (l *Log) expire() {
 	}
 }
 
-// dropExpired drops the partitions all of whose rows have expired. Several servers may do so at once.
-func (l *Log) dropExpired(ctx context.Context, now time.Time) error {
+// RemoveExpired drops the partitions all of whose rows have expired, as the log does by itself where ClickHouse has no TTL.
+// Several servers may do so at once.
+func (l *Log) RemoveExpired(ctx context.Context, now time.Time) error {
 	rows, err := l.client.texts(ctx, 2, fmt.Sprintf("SELECT table, partition FROM system.parts "+
 		"WHERE active AND database = %s GROUP BY table, partition", literal(l.database)))
 	if err != nil {
