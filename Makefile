@@ -21,10 +21,10 @@ TESTS         = generated lint --beside 'unit-hostless unit-race' --beside test-
 GUESTS       ?= 2
 test test-all: export GUESTS = 1
 # Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
-COMPUTING     = GraphOfKeptMoments QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineIsThePastHour \
+COMPUTING     = QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineIsThePastHour \
                 GraphIsExact FlightHasTheBusiestContainersAndThoseAskedFor FlightKeepsAStallInALongWindow \
                 ContainerThatEnded BadBodies GRPCBombs DamagedBlockOfTheQueue EmptyMessages MillionLabelValues \
-                KeptIsLastOverTime MomentsAreLastOverTime LabelsOfManySeries QueriesThatBuildMuch \
+                LabelsOfManySeries QueriesThatBuildMuch \
                 NoTenantReadsAnothersSeries ServicesAreOfTheGraph Windows Thinning LogInBucket \
                 BucketThatDoesNotAnswer TornSegment
 either        = ^Test($(subst $(eval) ,|,$(strip $1)))$$

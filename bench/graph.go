@@ -9,17 +9,16 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"outsight/internal/api"
+	"outsight/internal/frame"
+	"outsight/internal/framelog"
 	"outsight/internal/graph"
 	"outsight/internal/model"
-	"outsight/internal/otlp"
-	"outsight/internal/store"
 )
 
 const (
@@ -29,54 +28,42 @@ const (
 	mapNodes, mapEdges = 10_000, 100_000
 	mapHosts           = 50
 	mapLayers          = 10
-	// mapMemory is what must be free for the store of such a map, of three million series, and for the answer to a
-	// query over all of it, in bytes; mapLimit is what Go may take of it before it collects garbage earlier.
-	mapMemory, mapLimit = 20 << 30, 16 << 30
+	// requestGoal is how long the page's request for that map may take, in seconds: a tenth of it for a tenth of the map.
+	requestGoal = 0.3
 )
 
 // measureGraph times what the page asks of a large map: to build it, what limits the application, the critical path,
-// and the request for the map itself, through the API and out of a store that holds its series.
-func measureGraph(ctx context.Context, o options) ([]row, error) {
+// and the request for the map itself, through the API and out of a log of frames.
+func measureGraph(ctx context.Context) ([]row, error) {
 	rows := measureAnalysis()
-	sizes := []mapSize{{mapNodes / 10, mapEdges / 10, 2 * time.Second}}
-	if free := availableMemory(); free >= mapMemory {
-		sizes = append(sizes, mapSize{mapNodes, mapEdges, mapWindow})
-	} else {
-		fmt.Fprintf(os.Stderr, "bench: %d MiB are free, not %d: the request for the largest map is not measured\n",
-			free>>20, mapMemory>>20)
-	}
-	for _, size := range sizes {
+	for _, size := range []mapSize{{mapNodes / 10, mapEdges / 10, requestGoal / 10}, {mapNodes, mapEdges, requestGoal}} {
 		r, err := measureMapRequests(ctx, size)
 		if err != nil {
 			return nil, err
 		}
 		rows = append(rows, r...)
 	}
-	kept, err := measureKept(ctx, sizes[0])
-	return append(rows, kept), err
+	return rows, nil
 }
 
-// mapSize is a map, and how often a store has samples of it.
+// mapSize is a map, and how long a request for it may take, in seconds.
 type mapSize struct {
 	nodes, edges int
-	every        time.Duration
+	goal         float64
 }
 
-// mapWindow is the length of the windows that are asked for. A store has samples of one before and of one after the
-// moment in the middle.
-const mapWindow = 70 * time.Second
-
-// mapPast is how long before the middle a window begins that ends there: long enough for its ends to have files.
-const mapPast = 6 * time.Minute
+// mapWindow is the length of the windows that are asked for.
+const mapWindow = 5 * time.Minute
 
 func measureAnalysis() []row {
 	before, after := layered(mapNodes, mapEdges, 1), layered(mapNodes, mapEdges, 2)
 	after.Time = before.Time.Add(time.Second)
+	w := windowBetween(before, after)
 	runtime.GC() // of what was before
 	var build, analyse, path []float64
 	for range 5 {
 		began := time.Now()
-		g := graph.FromSnapshots(before, after)
+		g := graph.FromFrames(w, graph.Options{})
 		built := time.Now()
 		a := g.Analyse(map[string]float64{after.Host.Name: float64(after.Host.Cores)})
 		analysed := time.Now()
@@ -171,147 +158,99 @@ func parted(s *model.Snapshot, hosts int) (all []*model.Snapshot) {
 	return all
 }
 
-// filledStore has the samples of two windows, of which the second begins in the middle, and those of mapPast before.
-type filledStore struct {
-	*store.Store
-	size   mapSize
-	middle time.Time
-	dir    string
+// filledLog has the frames of all hosts at the ends of windows, up to a time.
+type filledLog struct {
+	*framelog.Files
+	end time.Time
+	dir string
 }
 
-func fillStore(ctx context.Context, size mapSize, o store.Options) (*filledStore, error) {
+func fillLog(ctx context.Context, size mapSize, windows int) (*filledLog, error) {
 	dir, err := os.MkdirTemp("/var/tmp", "outsight-bench-")
 	if err != nil {
 		return nil, err
 	}
-	o.MaxSeries, o.MaxSamples, o.MaxBytes, o.QueryTimeout = 8_000_000, 200_000_000, 32<<30, 10*time.Minute
-	st, err := store.Open(dir, o)
+	log, err := framelog.Open(dir, framelog.Options{MaxBytes: 32 << 30, TidyEvery: -1})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	f := &filledStore{st, size, time.Now().Add(-time.Hour).Truncate(time.Minute), dir}
-	times := []time.Duration{-mapPast - mapWindow, -mapPast} // the first is before values are kept
-	for i := -mapWindow; i <= mapWindow; i += size.every {
-		times = append(times, i)
-	}
-	for _, t := range times {
-		if err := f.add(ctx, t); err != nil {
+	f := &filledLog{log, time.Now().Add(-time.Hour).Truncate(time.Minute), dir}
+	builders := map[string]*frame.Builder{}
+	for i := range windows + 1 {
+		whole := layered(size.nodes, size.edges, i+1)
+		whole.Time = f.end.Add(mapWindow * time.Duration(i-windows))
+		var batch []framelog.Encoded
+		for _, s := range parted(whole, mapHosts) {
+			b := builders[s.Host.Name]
+			if b == nil {
+				b = frame.NewBuilder(s.Time)
+				builders[s.Host.Name] = b
+			}
+			made := b.Build(s)
+			batch = append(batch, framelog.Encoded{Header: made.Header, Data: frame.Encode(nil, made, nil)})
+		}
+		if err := f.Append(ctx, batch); err != nil {
 			f.remove()
-			return nil, err
+			return nil, fmt.Errorf("filling the log: %w", err)
 		}
 	}
 	runtime.GC() // of what the filling left
 	return f, nil
 }
 
-// add stores what all agents see at a time after the middle.
-func (f *filledStore) add(ctx context.Context, after time.Duration) error {
-	whole := layered(f.size.nodes, f.size.edges, int((after+mapPast+mapWindow)/time.Second)+1)
-	whole.Time = f.middle.Add(after)
-	for _, s := range parted(whole, mapHosts) {
-		if err := f.Append(ctx, otlp.Convert(s)); err != nil {
-			return fmt.Errorf("filling the store: %w", err)
-		}
-	}
-	return nil
-}
-
-func (f *filledStore) remove() {
+func (f *filledLog) remove() {
 	f.Close()
 	os.RemoveAll(f.dir)
 }
 
-// age makes what was stored so old that it is not kept in memory, and waits until files have what they are to have.
-func (f *filledStore) age(ctx context.Context) error {
-	for end := time.Now().Add(2 * time.Minute); f.Stats().MomentFiles <= int(mapPast/time.Minute); time.Sleep(time.Second) {
-		if time.Now().After(end) {
-			return fmt.Errorf("asking for the map: %d moments have files", f.Stats().MomentFiles)
-		}
-	}
-	if err := f.add(ctx, 20*time.Minute); err != nil {
-		return err
-	}
-	runtime.GC()
-	return nil
-}
-
-// measureMapRequests times the request that the page makes for its map: of a window that the store keeps, as often as
-// the page asks, of one that is read out of files, and of one that is read out of chunks.
+// measureMapRequests times the request that the page makes for its map: of the newest window, again and again as a page
+// does, and of windows that nobody asked for before.
 func measureMapRequests(ctx context.Context, size mapSize) ([]row, error) {
 	defer runtime.GC()
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mapLimit))
-	st, err := fillStore(ctx, size, store.Options{})
+	const requests = 15
+	log, err := fillLog(ctx, size, requests)
 	if err != nil {
 		return nil, err
 	}
-	defer st.remove()
-	middle, to := st.middle, st.middle.Add(mapWindow)
-	h := api.New(st, api.Options{Now: func() time.Time { return to }, Timeout: 10 * time.Minute})
-	ask := func(what string, from, to time.Time, requests int, pause time.Duration) (seconds []float64, err error) {
-		for range requests {
-			var w unread
-			at := time.Now()
-			h.ServeHTTP(&w, httptest.NewRequestWithContext(ctx, http.MethodGet,
-				fmt.Sprintf("/api/outsight/%s?from=%d&to=%d", what, from.Unix(), to.Unix()), nil))
-			seconds = append(seconds, time.Since(at).Seconds())
-			if w.status > http.StatusOK || !strings.Contains(w.begin, found[what]) {
-				return nil, fmt.Errorf("asking for the %s: %d %.200s", what, w.status, w.begin)
+	defer log.remove()
+	h := api.New(api.Options{Log: log, Now: func() time.Time { return log.end }, Timeout: 10 * time.Minute})
+	ask := func(what string, to time.Time) (float64, error) {
+		var w unread
+		at := time.Now()
+		h.ServeHTTP(&w, httptest.NewRequestWithContext(ctx, http.MethodGet,
+			fmt.Sprintf("/api/outsight/%s?from=%d&to=%d", what, to.Add(-mapWindow).Unix(), to.Unix()), nil))
+		if w.status > http.StatusOK || !strings.Contains(w.begin, found[what]) {
+			return 0, fmt.Errorf("asking for the %s: %d %.200s", what, w.status, w.begin)
+		}
+		return time.Since(at).Seconds(), nil
+	}
+	var rows []row
+	for _, one := range []struct {
+		what, path, detail string
+		step               time.Duration
+		goal               float64
+	}{{"of five minutes long ago", "graph", "other windows each time", mapWindow, size.goal},
+		{"of the last five minutes", "graph", "the same window", 0, size.goal},
+		{"for what limits it and its critical path", "path", "of all edges", 0, mapGoal}} {
+		var seconds []float64
+		for i := range requests {
+			took, err := ask(one.path, log.end.Add(-one.step*time.Duration(i)))
+			if err != nil {
+				return nil, err
 			}
-			time.Sleep(pause - time.Since(at))
+			seconds = append(seconds, took)
 		}
-		return seconds, nil
+		rows = append(rows, row{what: fmt.Sprintf("map of %s containers and %s edges: the page's request, %s",
+			grouped(size.nodes), grouped(size.edges), one.what), value: median(seconds), unit: "s", budget: one.goal,
+			low: quartile(seconds, 1), high: quartile(seconds, 3),
+			detail: fmt.Sprintf("%s; median of %d, %d cores; the slowest %.3f s", one.detail, len(seconds),
+				runtime.GOMAXPROCS(0), slices.Max(seconds))})
 	}
-	if _, ok := st.Kept(middle, 0); !ok {
-		return nil, errors.New("asking for the map: the middle is not kept")
-	}
-	kept, err := ask("graph", middle, to, 15, pagePause)
-	if err != nil {
-		return nil, err
-	}
-	path, err := ask("path", middle, to, 15, pagePause)
-	if err != nil {
-		return nil, err
-	}
-	if err := st.age(ctx); err != nil {
-		return nil, err
-	}
-	to = middle.Add(20 * time.Minute)
-	past := middle.Add(-mapPast)
-	for _, t := range []time.Time{past, middle} {
-		if _, ok := st.Kept(t, 0); !ok {
-			return nil, fmt.Errorf("asking for the map: %v has no file", t)
-		}
-	}
-	filed, err := ask("graph", past, middle, 15, pagePause)
-	if err != nil {
-		return nil, err
-	}
-	first := middle.Add(-mapWindow)
-	if moment, ok := st.Kept(first, mapWindow/5); ok {
-		return nil, fmt.Errorf("asking for the map: %v is kept, near %v", moment, first)
-	}
-	read, err := ask("graph", first, middle, 3, 0)
-	if err != nil {
-		return nil, err
-	}
-	of := func(what, detail string, seconds []float64) row {
-		return row{what: fmt.Sprintf("map of %s containers and %s edges: the page's request, %s", grouped(size.nodes),
-			grouped(size.edges), what),
-			value: median(seconds), unit: "s", budget: mapGoal, low: quartile(seconds, 1), high: quartile(seconds, 3),
-			detail: fmt.Sprintf("%s series, %s; median of %d, %d cores; the slowest, while memory is collected, %.2f s; before the server's measurements",
-				grouped(st.Stats().Live), detail, len(seconds), runtime.GOMAXPROCS(0), slices.Max(seconds))}
-	}
-	return []row{of("of the last minute", "out of what is kept, once in 2 s", kept),
-		of("for what limits it and its critical path", "of all edges, out of what is kept, once in 2 s", path),
-		of("of six minutes long ago", "out of files, once in 2 s", filed),
-		of("of one minute long ago", "out of the store's chunks, one after the other", read)}, nil
+	return rows, nil
 }
 
 // found is in the beginning of an answer that has something.
 var found = map[string]string{"graph": `"nodes":[{`, "path": `"entries":[{"node":`}
-
-// pagePause is how often the live page asks.
-const pagePause = 2 * time.Second
 
 // unread is what a request is answered with, of which the beginning is kept.
 type unread struct {
@@ -337,28 +276,6 @@ func (u *unread) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// measureKept finds what kept moments take in memory, by a store that keeps none.
-func measureKept(ctx context.Context, size mapSize) (row, error) {
-	defer runtime.GC()
-	var taken [2]uint64
-	var stats store.Stats
-	for i, from := range []int{1 << 40, 0} {
-		st, err := fillStore(ctx, size, store.Options{KeepFrom: from})
-		if err != nil {
-			return row{}, err
-		}
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		taken[i], stats = m.HeapAlloc, st.Stats()
-		st.remove()
-		runtime.GC()
-	}
-	of := float64(taken[1]-min(taken[0], taken[1])) / float64(stats.Live)
-	return row{what: "map: memory that kept moments take, per series", value: of, unit: "B",
-		detail: fmt.Sprintf("%s series at %d moments; %d MiB in use, %d without", grouped(stats.Live), stats.Moments,
-			taken[1]>>20, taken[0]>>20)}, nil
-}
-
 // grouped is n with commas.
 func grouped(n int) string {
 	text := strconv.Itoa(n)
@@ -366,13 +283,4 @@ func grouped(n int) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
-}
-
-// availableMemory is what can be used without taking it from anybody, in bytes.
-func availableMemory() int64 {
-	text, _ := os.ReadFile("/proc/meminfo")
-	_, after, _ := strings.Cut(string(text), "MemAvailable:")
-	line, _, _ := strings.Cut(after, "\n")
-	kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(line), " kB"), 10, 64)
-	return kib << 10
 }

@@ -9,6 +9,7 @@ import (
 
 	outsight "outsight/internal/agent"
 	"outsight/internal/demo"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 )
@@ -78,7 +79,8 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		}
 		served := float64(after-before) / to.Time.Sub(from.Time).Seconds()
 		greatest = max(greatest, served)
-		a := graph.FromSnapshots(from, to).Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
+		g := graph.FromFrames(windowBetween(from, to), graph.Options{})
+		a := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
 		if a.SaturationRate != nil {
 			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name})
 		}
@@ -105,6 +107,14 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// windowBetween is what happened between two snapshots of one agent.
+func windowBetween(before, after *model.Snapshot) *frame.Window {
+	b := frame.NewBuilder(before.Time)
+	span := frame.Span{Before: b.Build(before), After: b.Build(after)}
+	return &frame.Window{From: before.Time, To: after.Time,
+		Hosts: []frame.HostSpans{{Host: after.Host.Name, Spans: []frame.Span{span}}}}
 }
 
 // moment is a snapshot, and how many requests the load generator has had answered by then.

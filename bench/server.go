@@ -43,7 +43,7 @@ const (
 // message on the disk, store. The agents are simulated on the other core, where there is one.
 func measureServer(ctx context.Context, o options) ([]row, error) {
 	// The maps first: they may use all cores, which threads that were started by one with fewer may not.
-	large, err := measureGraph(ctx, o)
+	large, err := measureGraph(ctx)
 	if err != nil {
 		return nil, err
 	}

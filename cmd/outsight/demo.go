@@ -100,8 +100,8 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer, log *slog.Logger
 		quiet = discard()
 	}
 	u, err := openUp(upOptions{
-		maxSeries: upSeries,
-		listen:    o.listen, data: dir, retention: defaultRetention, logger: quiet, secureFlags: o.secureFlags,
+		maxSeries: upSeries, frameFlags: defaultFrames,
+		listen: o.listen, data: dir, retention: defaultRetention, logger: quiet, secureFlags: o.secureFlags,
 		watchFlags: watchFlags{socket: demoSocket(dir), flight: agent.DefaultFlight,
 			counters: string(kernel.CountersAuto), dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
 	})

@@ -18,6 +18,7 @@ import (
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
 	"outsight/internal/framelog/s3"
+	"outsight/internal/graph"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
@@ -46,18 +47,22 @@ const (
 	serverFrameBytes = 10 << 30
 )
 
+// defaultFrames are the flags of up when none is given.
+var defaultFrames = frameFlags{bytes: upFrameBytes, fine: time.Hour, middle: 24 * time.Hour, promQL: promQLFull,
+	every: 15 * time.Second}
+
 func (f *frameFlags) add(c *cobra.Command, bytes int64, promQL string) {
 	flags := c.Flags()
 	flags.Int64Var(&f.bytes, "frame-bytes", bytes, "bytes of frames, which maps are made of; the oldest go when there are more")
-	flags.DurationVar(&f.fine, "fine", time.Hour, "how long every frame is kept")
-	flags.DurationVar(&f.middle, "middle", 24*time.Hour,
+	flags.DurationVar(&f.fine, "fine", defaultFrames.fine, "how long every frame is kept")
+	flags.DurationVar(&f.middle, "middle", defaultFrames.middle,
 		"how long one frame for every 10 s is kept; after that it is one a minute. Counts stay exact")
 	flags.StringVar(&f.bucket, "frame-bucket", "", "S3-compatible bucket for frames that are older than --middle, as in "+
 		"https://s3.example.com/bucket/prefix; its keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	flags.StringVar(&f.region, "frame-bucket-region", "", "its region (default: it is asked)")
 	flags.StringVar(&f.promQL, "promql", promQL, "which series for PromQL are made of frames: full, containers (and hosts, "+
 		"but no edges) or off; an edge has about 30 series, each with up to 6 KB of memory")
-	flags.DurationVar(&f.every, "promql-every", 15*time.Second, "time between two samples of these series")
+	flags.DurationVar(&f.every, "promql-every", defaultFrames.every, "time between two samples of these series")
 }
 
 func (f *frameFlags) check() error {
@@ -109,6 +114,35 @@ func (f *frameFlags) openBucket() (framelog.Bucket, error) {
 		return nil, usagef("--frame-bucket: %v", err)
 	}
 	return bucket, nil
+}
+
+// namesFile has what Kubernetes called addresses, and when.
+const namesFile = "names"
+
+// openNames opens the history of what the cluster calls addresses, which the cluster goes on to write; nil where there
+// neither is a cluster nor was one.
+func openNames(data string, retention time.Duration, cluster *kubernetes.Cluster, log *slog.Logger) (*kubernetes.History,
+	error) {
+	path := filepath.Join(data, namesFile)
+	if _, err := os.Stat(path); err != nil && cluster == nil {
+		return nil, nil
+	}
+	names, err := kubernetes.OpenHistory(path, kubernetes.HistoryOptions{Keep: retention, Logger: log})
+	if err != nil {
+		return nil, dataError{data, err}
+	}
+	if cluster != nil {
+		cluster.Remember(names)
+	}
+	return names, nil
+}
+
+// namesOf is the history for graphs; a nil pointer would be no nil interface.
+func namesOf(names *kubernetes.History) graph.Names {
+	if names == nil {
+		return nil
+	}
+	return names
 }
 
 // deriver makes series of frames; nil where none are wanted.

@@ -17,6 +17,7 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/api"
+	"outsight/internal/kubernetes"
 	"outsight/internal/model"
 	"outsight/internal/store"
 )
@@ -172,9 +173,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 	if o.storeFlags.isSet() {
 		location = "remote store " + o.storeFlags.location()
 	}
-	options := api.Options{Sources: []string{location}, Version: version(), Logger: o.logger, Log: frames,
-		PromQL:   api.PromQL(o.promQL),
-		Features: func() []model.Feature { return storeFeatures(kept) }}
+	options := api.Options{Log: frames, PromQL: api.PromQL(o.promQL), Sources: []string{location}, Version: version(),
+		Logger: o.logger, Features: func() []model.Feature { return storeFeatures(kept) }}
 	group, ctx := errgroup.WithContext(ctx)
 	futureIsWrong := make(chan struct{}, 1)
 	group.Go(func() error {
@@ -186,11 +186,25 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		}
 	})
 	var in *receiver
+	var cluster *kubernetes.Cluster
 	if o.any() {
-		cluster, feature, err := o.kubernetes.cluster(o.logger)
-		if err != nil {
+		var feature model.Feature
+		if cluster, feature, err = o.kubernetes.cluster(o.logger); err != nil {
 			return err
 		}
+		if cluster == nil {
+			o.logger.Debug("no Kubernetes", "reason", feature.Reason)
+		}
+	}
+	names, err := openNames(o.data, o.retention, cluster, o.logger)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer names.Close()
+	}
+	options.Names = namesOf(names)
+	if o.any() {
 		series := o.frameFlags.deriver(kept, cluster, o.logger)
 		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept,
 			o.frameFlags.ingest(frames, series), cluster, futureIsWrong, o.logger); err != nil {
@@ -199,8 +213,6 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		defer in.close()
 		if cluster != nil {
 			group.Go(func() error { cluster.Run(ctx); return nil })
-		} else {
-			o.logger.Debug("no Kubernetes", "reason", feature.Reason)
 		}
 		if series != nil {
 			group.Go(func() error { series.Run(ctx); return nil })
@@ -215,7 +227,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 			drops = append(append(drops, frameDrops(frames.Stats())...), series.Drops()...)
 			drops = append(drops, listeners.Drops()...)
 			if cluster != nil {
-				drops = append(drops, cluster.Drops()...)
+				drops = append(append(drops, cluster.Drops()...), names.Drops()...)
 			}
 			return drops
 		}

@@ -20,6 +20,7 @@ import (
 	"outsight/internal/api"
 	"outsight/internal/derive"
 	"outsight/internal/framelog"
+	"outsight/internal/kubernetes"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
 )
@@ -102,6 +103,7 @@ type up struct {
 	page, socket net.Listener
 	store        anyStore
 	frames       framelog.Log
+	names        *kubernetes.History
 	// series are made of frames for PromQL; nil for none. report tells of the store's bounds.
 	series    *derive.Deriver
 	report    *storeReport
@@ -162,6 +164,9 @@ func openUp(o upOptions) (u *up, err error) {
 	if u.frames, err = o.frameFlags.open(o.data, o.retention, o.logger); err != nil {
 		return u, err
 	}
+	if u.names, err = openNames(o.data, o.retention, cluster, o.logger); err != nil {
+		return u, err
+	}
 	u.series, u.report = o.frameFlags.deriver(u.store, cluster, o.logger), newStoreReport(u.store)
 	sink := newFrameSink(u.frames, u.series)
 	host.Sinks, host.Reporters = map[string]agent.Sink{"frames": sink}, []agent.Reporter{sink, u.report, &u.listeners}
@@ -186,6 +191,7 @@ func containerEdges(maxEdges, newEdges int) int {
 func (u *up) handler() http.Handler {
 	return serveFrom(u.store, u.access, headerOff, api.Options{
 		Log:     u.frames,
+		Names:   namesOf(u.names),
 		PromQL:  api.PromQL(u.options.promQL),
 		Metrics: otlp.Handler(u.host.Snapshot),
 		Flight:  u.host.Flight,
@@ -195,7 +201,7 @@ func (u *up) handler() http.Handler {
 		AnomalyFiles: anomaliesIn(u.options.data).Directory,
 
 		Ready: func() error {
-			if u.host.Snapshot() == nil {
+			if u.host.Frame() == nil {
 				return errors.New("no counters have been read yet")
 			}
 			return roomOf(u.store)()
@@ -259,6 +265,9 @@ func (u *up) close(logger *slog.Logger) {
 	}
 	if u.frames != nil {
 		errs = append(errs, u.frames.Close())
+	}
+	if u.names != nil {
+		errs = append(errs, u.names.Close())
 	}
 	if u.store != nil {
 		errs = append(errs, u.store.Close())

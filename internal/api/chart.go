@@ -67,7 +67,6 @@ func (s *server) chart(ctx context.Context, r *http.Request) (any, error) {
 			return nil
 		}
 		g := graph.FromFrames(w, graph.Options{By: c.by, Only: c.node + c.edge, Names: s.Names})
-		defer g.Release()
 		for _, path := range c.numbers {
 			if v, ok := c.number(g, path); ok {
 				l := answer.Lines[path]
@@ -142,7 +141,6 @@ func numberPaths(text string, most int) ([]string, error) {
 // enough are the hosts that know of what is charted; nil for all.
 func (c *charted) enough(w *frame.Window, names graph.Names) []string {
 	g := graph.FromFrames(w, graph.Options{By: c.by, Only: c.node + c.edge, Names: names})
-	defer g.Release()
 	ends := []string{c.node}
 	if c.edge != "" {
 		ends = strings.SplitN(strings.TrimSuffix(c.edge, "/udp"), ">", 2)

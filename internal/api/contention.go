@@ -69,7 +69,6 @@ func (d *windowData) waitsOf(waits *graph.Waits, node string, by graph.Grouping,
 		return all
 	}
 	g := graph.FromFrames(d.window, graph.Options{Names: names})
-	defer g.Release()
 	nodeOf := nodesOf(g, by)
 	for _, w := range waits.Containers {
 		if nodeOf(&labelledRow{labelledKey: labelledKey{host: w.Host, container: w.ID}}) == node {

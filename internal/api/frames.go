@@ -52,13 +52,9 @@ func (s *server) read(ctx context.Context, from, to time.Time, hosts []string) (
 	return data, err
 }
 
-// graphOf is the graph of a window, with at most so many edges. Its memory is the request's.
-func (s *server) graphOf(ctx context.Context, w *frame.Window, by graph.Grouping, edges int) *graph.Graph {
-	g := graph.FromFrames(w, graph.Options{By: by, MaxEdges: edges, Names: s.Names})
-	if h := heldOf(ctx); h != nil {
-		h.all = append(h.all, g)
-	}
-	return g
+// graphOf is the graph of a window, with at most so many edges.
+func (s *server) graphOf(w *frame.Window, by graph.Grouping, edges int) *graph.Graph {
+	return graph.FromFrames(w, graph.Options{By: by, MaxEdges: edges, Names: s.Names})
 }
 
 // hosts are those of the window, in order of their names.

@@ -139,25 +139,14 @@ func (s *server) build(ctx context.Context, from, to time.Time, by graph.Groupin
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.graphOf(ctx, data.window, by, edges), data, nil
+	return s.graphOf(data.window, by, edges), data, nil
 }
 
-// held are the resources of a request until its answer is encoded: pooled memory, and its slot among large
-// computations, which bounds how much of that memory there is.
-type held struct {
-	all   []releaser
-	leave func()
-}
+// held is what a request has until its answer is encoded: a slot among large computations.
+type held struct{ leave func() }
 
-// releaser has memory that may be used again after Release.
-type releaser interface{ Release() }
-
-// release releases all of them. It may be called again.
+// release gives it back. It may be called again.
 func (h *held) release() {
-	for _, r := range h.all {
-		r.Release()
-	}
-	h.all = nil
 	if h.leave != nil {
 		h.leave()
 		h.leave = nil

@@ -79,7 +79,6 @@ func (s *server) labelled(ctx context.Context, r *http.Request) (any, error) {
 	if q.by != graph.ByContainer && q.by != graph.ByProcess {
 		g := graph.FromFrames(whole.window, graph.Options{Names: s.Names})
 		q.nodeOf = nodesOf(g, q.by)
-		defer g.Release()
 	}
 	answer := labelledAnswer{From: from, To: to, CoveredSeconds: graph.Covered(whole.window).Seconds(),
 		Rows: []labelledAt{}}

@@ -73,7 +73,6 @@ func (s *server) lines(ctx context.Context, r *http.Request) (any, error) {
 			return nil
 		}
 		g := graph.FromFrames(w, graph.Options{By: l.by, Names: s.Names})
-		defer g.Release()
 		l.fill(i, g, &windowData{window: w})
 		return nil
 	})

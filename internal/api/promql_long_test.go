@@ -123,7 +123,7 @@ func TestPromQLIsThatOfPrometheus(t *testing.T) {
 			"query_range": {"query": {query}, "start": {fmt.Sprint(promqlInstant.Unix() - 1200)},
 				"end": {fmt.Sprint(promqlInstant.Unix() + 240)}, "step": {"60"}},
 		} {
-			want, got := ask(t, theirs, path, form), ask(t, ours.URL, path, form)
+			want, got := askPrometheus(t, theirs, path, form), askPrometheus(t, ours.URL, path, form)
 			if got.Status != want.Status || got.ErrorType != want.ErrorType {
 				t.Errorf("%s %s: %s %s %q, want %s %s %q", path, query, got.Status, got.ErrorType, got.Error,
 					want.Status, want.ErrorType, want.Error)
@@ -153,7 +153,7 @@ type promqlAnswer struct {
 	Data                     json.RawMessage
 }
 
-func ask(t *testing.T, server, path string, form url.Values) (a promqlAnswer) {
+func askPrometheus(t *testing.T, server, path string, form url.Values) (a promqlAnswer) {
 	t.Helper()
 	response, err := http.PostForm(server+"/api/v1/"+path, form)
 	if err != nil {

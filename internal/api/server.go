@@ -35,7 +35,7 @@ const (
 type Options struct {
 	// Log has the frames that everything is computed of. Without one, what needs it answers that there is none.
 	Log framelog.Log
-	// Names know what Kubernetes called containers and ends of edges; nil where there is none.
+	// Names know what Kubernetes calls addresses; nil where there is no cluster.
 	Names graph.Names
 	// Prometheus answers the paths under /api/v1/; nil for none.
 	Prometheus http.Handler

@@ -3,6 +3,7 @@ package frame
 import (
 	"fmt"
 	"sync"
+	"unsafe"
 
 	"outsight/internal/model"
 )
@@ -20,6 +21,12 @@ func Decode(data []byte, key *Frame) (*Frame, error) { return DecodeOnly(data, k
 // DecodeOnly decodes what is chosen of a key frame; all where only is nil. Tables that are not chosen have no rows, and
 // columns no values. Of a frame that is no key frame, only is not looked at: it is decoded as far as its key frame was.
 func DecodeOnly(data []byte, key *Frame, only *Projection) (*Frame, error) {
+	return DecodeWithin(data, key, only, nil)
+}
+
+// DecodeWithin is DecodeOnly that asks grow for memory before it takes it: so many bytes more, in all about what the
+// frame and its decompressed blocks take. An error of grow ends it, and is its error.
+func DecodeWithin(data []byte, key *Frame, only *Projection, grow func(bytes int64) error) (*Frame, error) {
 	h, e, err := decodeHeader(data)
 	if err != nil {
 		return nil, err
@@ -40,6 +47,7 @@ func DecodeOnly(data []byte, key *Frame, only *Projection) (*Frame, error) {
 		f.only = key.only
 	}
 	d := parsers.Get().(*parser)
+	d.grow = grow
 	defer d.release()
 	if err := d.decode(f, key, &e); err != nil {
 		return nil, err
@@ -60,6 +68,8 @@ type parser struct {
 
 	f, key *Frame
 	err    error
+	// grow is asked for memory; nil where there is no bound but those of the format.
+	grow func(bytes int64) error
 	// What is allocated for the frame, of which slices are cut off.
 	values  []uint64
 	numbers []uint32
@@ -75,6 +85,7 @@ var parsers = sync.Pool{New: func() any { return &parser{} }}
 const keptMemory = 4 << 20
 
 func (d *parser) release() {
+	d.grow = nil
 	d.f, d.key, d.values, d.numbers, d.indexes, d.lists, d.columns, d.charts = nil, nil, nil, nil, nil, nil, nil, nil
 	d.apart = nil
 	if cap(d.raw) > keptMemory {
@@ -132,6 +143,9 @@ func (d *parser) decode(f, key *Frame, e *encoded) (err error) {
 	if needs.values > MaxValues || needs.indexes > MaxValues || needs.numbers > MaxValues {
 		return malformed("%d values, %d buckets", needs.values, needs.indexes)
 	}
+	if d.reserve(needs.bytes()); d.err != nil {
+		return d.err
+	}
 	d.allocate(&needs)
 	for t := range d.tables {
 		if s := &d.tables[t]; s.told {
@@ -152,10 +166,20 @@ func (d *parser) fail(format string, args ...any) {
 	}
 }
 
+// reserve asks for memory.
+func (d *parser) reserve(bytes int) {
+	if d.grow != nil && d.err == nil {
+		d.err = d.grow(int64(bytes))
+	}
+}
+
 // decompress decompresses bytes of the frame; nil where that fails.
 func (d *parser) decompress(b block) []byte {
 	if d.size += b.size; d.size > MaxBlock {
 		d.fail("%d bytes uncompressed", d.size)
+		return nil
+	}
+	if d.reserve(b.size); d.err != nil {
 		return nil
 	}
 	if free := cap(d.raw) - len(d.raw); free < b.size {
@@ -195,6 +219,9 @@ func (d *parser) strings(r *reader) {
 			d.fail("its texts are longer than it")
 			return
 		}
+	}
+	if d.reserve(sum + (len(old)+n)*int(unsafe.Sizeof(""))); d.err != nil {
+		return
 	}
 	text := string(r.take(uint64(sum)))
 	all := append(make([]string, 0, len(old)+n), old...)
@@ -315,6 +342,12 @@ func (d *parser) count(s *tableSection, old *Table, t TableID, needs *need) {
 		needs.numbers += s.rows
 		needs.indexes += buckets
 	}
+}
+
+// bytes is the memory of it.
+func (n *need) bytes() int {
+	return 8*n.values + 4*(n.numbers+n.indexes) + n.lists*int(unsafe.Sizeof([]uint64{})) +
+		n.columns*int(unsafe.Sizeof(Values{})) + n.charts*int(unsafe.Sizeof(Histograms{}))
 }
 
 func (d *parser) allocate(n *need) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -19,7 +20,7 @@ func TestWaitsOfSnapshots(t *testing.T) {
 	before := snapshot(0, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 5e6, OwnNS: 1e6}})
 	after := snapshot(2, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 19e6, OwnNS: 1e6},
 		By: []model.Contender{{ID: batch.ID, Name: batch.Name, WaitNS: 62e6, Preemptions: 3}}})
-	w := WaitsFromSnapshots(before, after)
+	w := waitsBetween(before, after)
 	if got, want := w.Of("c1").Line, "cart waited 38 ms/s for a CPU: 31 behind batch, 7.0 own quota"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -27,23 +28,35 @@ func TestWaitsOfSnapshots(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	calm := snapshot(2, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 5e6, OwnNS: 1e6 + 1e4}})
-	if got := WaitsFromSnapshots(before, calm).Of("c1").Short() + (*Wait)(nil).Short(); got != "00" {
+	if got := waitsBetween(before, calm).Of("c1").Short() + (*Wait)(nil).Short(); got != "00" {
 		t.Errorf("got %q of who hardly waited, and of nobody", got)
 	}
 	throttled := snapshot(2, &model.Contention{ContentionRest: model.ContentionRest{QuotaNS: 705e6, OwnNS: 2e6}})
-	if got, want := WaitsFromSnapshots(before, throttled).Of("c1").Short(), "350 ms/s own quota"; got != want {
+	if got, want := waitsBetween(before, throttled).Of("c1").Short(), "350 ms/s own quota"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if _, err := json.Marshal(WaitsFromSnapshots(nil, after)); err != nil {
+	if _, err := json.Marshal(waitsBetween(nil, after)); err != nil {
 		t.Error(err)
 	}
-	if got, want := WaitsFromSnapshots(nil, after).Of("c1").Line,
+	if got, want := waitsBetween(nil, after).Of("c1").Line,
 		"cart waited 82 ms for a CPU: 62 behind batch, 19 own quota"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := WaitsFromSnapshots(nil, nil); len(got.Containers) != 0 {
+	if got := waitsBetween(nil, nil); len(got.Containers) != 0 {
 		t.Errorf("got %+v of nothing", got)
 	}
+}
+
+// waitsBetween is what containers waited between two snapshots of an agent; without prev, all that cur has.
+func waitsBetween(prev, cur *model.Snapshot) *Waits {
+	if cur == nil {
+		return WaitsFromFrames(&frame.Window{})
+	}
+	if prev == nil {
+		prev = &model.Snapshot{Time: cur.Time, Host: cur.Host}
+	}
+	frames := framesOf(prev, cur)
+	return WaitsFromFrames(windowBetween(frames[0], frames[1]))
 }
 
 // TestWaitsOfFrames: what a container waited is in the window, whether or not who ran or who waited is there any more.

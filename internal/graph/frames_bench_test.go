@@ -105,7 +105,6 @@ func BenchmarkAnalysis100k(b *testing.B) {
 	benchmarkFrames(b, fleetWindow(500, 10, 200), Options{}, func(g *Graph) {
 		a := g.Analyse(nil)
 		g.CriticalPath(Mean, a.Entries, nil)
-		g.Release()
 	})
 }
 

@@ -113,7 +113,7 @@ func (i *Ingest) acceptFrame(ctx context.Context, tenant string, data []byte, ho
 	if err := i.checkHeader(&head); err != nil {
 		return false, err
 	}
-	checked, err := i.checkFrame(ctx, tenant, &head, data)
+	checked, err := i.checkFrame(ctx, tenant, &head, data, hold)
 	if err != nil {
 		return false, err
 	}
@@ -200,23 +200,23 @@ type checkedFrame struct {
 }
 
 // checkFrame decodes a key frame completely, and of any other what is not histograms, where its key frame is known. What
-// is not checked here, readers find out, who decode with the same bounds.
-func (i *Ingest) checkFrame(ctx context.Context, tenant string, h *frame.Header, data []byte) (checked checkedFrame,
-	err error) {
+// is not checked here, readers find out, who decode with the same bounds. What it decodes counts as bytes in flight.
+func (i *Ingest) checkFrame(ctx context.Context, tenant string, h *frame.Header, data []byte, hold *reservation) (
+	checked checkedFrame, err error) {
 	if err := i.frameSlots.acquire(ctx, tenant); err != nil {
 		return checked, err
 	}
 	defer i.frameSlots.release()
 	due := i.options.Frames.Series != nil && i.options.Frames.Series.Due(tenant, h)
 	if h.IsKey() {
-		if checked.series, err = decodeFrame(data, nil, nil); err != nil {
+		if checked.series, err = decodeFrame(data, nil, nil, hold); err != nil {
 			return checked, err
 		}
 		checked.rows = rowsOf(checked.series)
 		if !due {
 			checked.series = nil
 		}
-		checked.key, err = decodeFrame(data, nil, withoutHistograms)
+		checked.key, err = decodeFrame(data, nil, withoutHistograms, hold)
 		return checked, err
 	}
 	known := i.keys.find(tenant, h)
@@ -225,33 +225,36 @@ func (i *Ingest) checkFrame(ctx context.Context, tenant string, h *frame.Header,
 		return checked, nil
 	}
 	if known.frame == nil {
-		if known.frame, err = decodeFrame(known.data, nil, withoutHistograms); err != nil {
+		if known.frame, err = decodeFrame(known.data, nil, withoutHistograms, hold); err != nil {
 			return checked, err
 		}
 	}
-	f, err := decodeFrame(data, known.frame, withoutHistograms)
+	f, err := decodeFrame(data, known.frame, withoutHistograms, hold)
 	if err != nil {
 		return checked, err
 	}
 	checked.rows = rowsOf(f)
 	if due {
-		checked.series, err = i.decodeForSeries(known.data, data)
+		checked.series, err = i.decodeForSeries(known.data, data, hold)
 	}
 	return checked, err
 }
 
 // decodeForSeries decodes what series are made of.
-func (i *Ingest) decodeForSeries(keyData, data []byte) (*frame.Frame, error) {
+func (i *Ingest) decodeForSeries(keyData, data []byte, hold *reservation) (*frame.Frame, error) {
 	only := i.options.Frames.Only
-	key, err := decodeFrame(keyData, nil, only)
+	key, err := decodeFrame(keyData, nil, only, hold)
 	if err != nil {
 		return nil, err
 	}
-	return decodeFrame(data, key, only)
+	return decodeFrame(data, key, only, hold)
 }
 
-func decodeFrame(data []byte, key *frame.Frame, only *frame.Projection) (*frame.Frame, error) {
-	f, err := frame.DecodeOnly(data, key, only)
+func decodeFrame(data []byte, key *frame.Frame, only *frame.Projection, hold *reservation) (*frame.Frame, error) {
+	f, err := frame.DecodeWithin(data, key, only, hold.grow)
+	if errors.Is(err, errBusy) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errFrame, err)
 	}

@@ -88,28 +88,11 @@ type Point struct {
 	Histogram *FloatHistogram
 }
 
-// NamedResult is a stored series with some of its points. Several may share their labels, which are without
-// name and type and not to be changed.
-type NamedResult struct {
-	Name string
-	// Type is the label "type", which distinguishes kinds of one metric; empty where there is none.
-	Type string
-	QueryResult
-}
-
 // Labels that say which series it is of those that a thing has.
 const (
 	NameLabel = "__name__" // in PromQL
 	TypeLabel = "type"
 )
-
-// TakeName takes name and type out of the labels of r, which are changed.
-func (r QueryResult) TakeName() NamedResult {
-	named := NamedResult{r.Labels[NameLabel], r.Labels[TypeLabel], r}
-	delete(r.Labels, NameLabel)
-	delete(r.Labels, TypeLabel)
-	return named
-}
 
 // QueryResult is one time series of a query's answer: one Point for an instant query, several
 // for a range query.

@@ -58,8 +58,6 @@ type source struct {
 	batch  uint64
 	// parts means that its series are appended by AppendPart: a batch without a series does not end it.
 	parts bool
-	// kept are its values at some moments; nil where they are not kept.
-	kept *keptSource
 }
 
 // idleAfter is how long a source may be silent before its series are ended and forgotten.
@@ -97,7 +95,6 @@ func (s *Store) append(ctx context.Context, series []model.Series, parts bool) e
 		s.tracker.counts.clock += uint64(len(series))
 		return fmt.Errorf("appending %d series: %w", len(series), err)
 	}
-	s.tracker.keeper.begin(s.tracker.live(), s.newest)
 	return s.tracker.append(s.db.AppenderV2(ctx), series, parts)
 }
 
@@ -117,8 +114,6 @@ func (s *Store) checkSpace() error {
 type tracker struct {
 	sources map[string]*source
 	cache   cache
-	// keeper keeps values at some moments; nil where they can't be read from it.
-	keeper *keeper
 	// batches begun, failed ones too.
 	batches uint64
 	counts  counts
@@ -136,18 +131,10 @@ func newTracker(u *seriesUsage) tracker {
 func (k *tracker) append(app storage.AppenderV2, series []model.Series, parts bool) error {
 	k.batches++
 	b := &batch{tracker: k, parts: parts, app: app, number: k.batches}
-	defer func() {
-		if !b.done { // a panic
-			b.undoKept()
-		}
-	}()
 	for i := range series {
 		b.add(&series[i])
 	}
 	b.end()
-	if k.keeper != nil {
-		k.keeper.files.sync()
-	}
 	if err := b.app.Commit(); err != nil {
 		var partial refusedError
 		if !errors.As(err, &partial) {
@@ -194,8 +181,6 @@ type batch struct {
 	added   []*entry
 	ended   []*entry
 	counts  counts
-	// done means that the batch was committed or undone.
-	done bool
 	// previous is the entry of the series before.
 	previous *entry
 	// recent is the source of the series before: nearly always that of the next, too.
@@ -244,28 +229,7 @@ func (b *batch) add(s *model.Series) {
 	at := s.Time.UnixMilli()
 	e.last = max(e.last, at)
 	src.newest = max(src.newest, at)
-	if h := nativeOf(s); b.append(e, start, at, s.Value, h) && b.tracker.keeper != nil {
-		b.tracker.keeper.came(start, at)
-		b.keep(src, e, start, at, s.Value, h)
-	}
-}
-
-// keep keeps a sample that was appended, where values are kept.
-func (b *batch) keep(src *source, e *entry, start, at int64, v float64, h *histogram.Histogram) {
-	switch k := b.tracker.keeper; {
-	case !k.on:
-	case b.parts, e.source != src: // it was known by parts first
-		k.part(e.name, at)
-	default:
-		if src.kept == nil || src.kept.forgotten {
-			host, tenant := originOf(e.labels)
-			src.kept = k.source(tenant, sourceKey(host, tenant), b.tracker.now())
-			for _, live := range src.live { // their places were in one that was forgotten
-				live.thing = nil
-			}
-		}
-		src.kept.take(e, start, at, v, h)
-	}
+	b.append(e, start, at, s.Value, nativeOf(s))
 }
 
 // find returns the entry of s, or nil, and the hash to add one by. A source sends its series in the same order each
@@ -313,8 +277,7 @@ func nativeOf(s *model.Series) *histogram.Histogram {
 	return native(s.Histogram)
 }
 
-// append reports whether the sample was accepted.
-func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histogram) bool {
+func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histogram) {
 	ref, err := b.app.Append(e.ref, e.stored, start, at, v, h, nil, storage.AOptions{})
 	switch {
 	case err == nil:
@@ -328,7 +291,6 @@ func (b *batch) append(e *entry, start, at int64, v float64, h *histogram.Histog
 	default:
 		b.counts.malformed++
 	}
-	return err == nil
 }
 
 // originOf returns the host and the tenant of a series.
@@ -372,9 +334,6 @@ func (b *batch) source(s *model.Series) *source {
 func (b *batch) addSource(src *source) {
 	if src.batch != b.number {
 		src.batch, src.newest, src.lastAppend = b.number, math.MinInt64, b.tracker.now()
-		if src.kept != nil {
-			src.kept.came = src.lastAppend
-		}
 		b.touched = append(b.touched, src)
 	}
 }
@@ -456,43 +415,12 @@ func (b *batch) undo() {
 	for _, src := range b.touched {
 		src.drop(func(e *entry) bool { return isAdded[e] })
 	}
-	b.undoKept()
-	endKept(b.added)
-	b.done = true
-}
-
-// undoKept forgets what would have been kept of the batch.
-func (b *batch) undoKept() {
-	for _, src := range b.touched {
-		if src.kept != nil {
-			src.kept.undo()
-		}
-	}
-}
-
-// endKept says of series that are kept that they go on no more.
-func endKept(entries []*entry) {
-	for _, e := range entries {
-		if e.thing != nil && e.source.kept != nil {
-			e.source.kept.end(e)
-		}
-	}
 }
 
 // commit takes over what the stored batch changed.
 func (b *batch) commit() {
 	b.counts.batches = 1
 	b.tracker.counts.add(&b.counts)
-	endKept(b.ended)
-	for _, src := range b.touched {
-		if src.kept != nil {
-			src.kept.settle()
-		}
-	}
-	if k := b.tracker.keeper; k != nil && k.on {
-		k.forget(b.tracker.now())
-	}
-	b.done = true
 	gone := make(map[*entry]bool, len(b.ended))
 	affected := map[*source]bool{}
 	for _, e := range b.ended {

@@ -27,9 +27,6 @@ type entry struct {
 	last int64
 	// source is the source that it lives in.
 	source *source
-	// thing and place are where its values are kept; thing is nil where they are not.
-	thing *keptThing
-	place keptPlace
 	// next entry with the same hash.
 	next *entry
 	// following is the entry after it in the last batch, which is nearly always the next one again.

@@ -42,15 +42,6 @@ func ceilTo(i, width int32) int32 { return -(floorDiv(-i, width) * width) }
 
 func floorDiv(a, b int32) int32 { return int32(math.Floor(float64(a) / float64(b))) }
 
-// classicError is the relative error of a quantile that is the middle of a bucket.
-func classicError(perOctave int) float64 {
-	if perOctave == 1<<model.Scale {
-		return model.RelativeError
-	}
-	// fold puts a bucket at the one of model.Scale next to its middle.
-	return math.Exp2(0.5/float64(perOctave)+0.5/(1<<model.Scale)) - 1
-}
-
 // cumulative calls f with how many observations are within each bound.
 func cumulative(h *histogram.Histogram, bounds []bound, f func(bound, uint64)) {
 	n := h.ZeroCount
@@ -93,9 +84,7 @@ const (
 type rewriter struct {
 	parser parser.Parser
 	form   HistogramForm
-	// widen lets selectors by a regular expression of names find the series of classic histograms.
-	widen bool
-	err   error
+	err    error
 }
 
 // rewrite is a query with functions of native histograms made into those of the form. Expr may
@@ -195,10 +184,8 @@ func (r *rewriter) selector(s *parser.VectorSelector, p part) {
 		}
 		value := m.Value
 		switch {
-		case p == whole && (!r.widen || r.form == Native || m.Type != labels.MatchRegexp):
-			return
 		case p == whole:
-			value = "(?:" + value + ")(?:_bucket|_sum|_count)?"
+			return
 		case m.Type == labels.MatchEqual || m.Type == labels.MatchNotEqual:
 			if strings.HasSuffix(value, string(p)) {
 				return

@@ -100,6 +100,9 @@ func retain(options Options, db func() *tsdb.DB) tsdb.BlocksToDeleteFunc {
 	}
 }
 
+// noSample is a time before all samples.
+const noSample = math.MinInt64
+
 // hasJumped reports whether samples after limit are there because the clock was ahead, and not because it is behind
 // now: in the first case there is a gap between those before and those after. The TSDB must be closed.
 func (r *repairer) hasJumped(dir string, limit time.Time) (bool, error) {
@@ -172,11 +175,9 @@ func (r *repairer) setFutureAside(dir string, limit time.Time) error {
 			meta.Stats.NumSamples,
 			"from", time.UnixMilli(meta.MinTime), "to", time.UnixMilli(meta.MaxTime), "copy", kept)
 	}
-	// What they have, the log has too; files of moments are only faster to read.
-	for _, name := range []string{"chunks_head", "moments"} {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return err
-		}
+	// What it has, the log has too.
+	if err := os.RemoveAll(filepath.Join(dir, "chunks_head")); err != nil {
+		return err
 	}
 	logs, err := logsIn(dir)
 	if err != nil {

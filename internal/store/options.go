@@ -18,8 +18,7 @@ type Options struct {
 	// Retention is how long samples are kept (24 h).
 	Retention time.Duration
 	// MaxBytes bounds the data directory (2 GiB); the oldest samples go first. What was not yet made into a block,
-	// about the last hour, counts but is never removed. Where MaxSeries is KeepFrom or more, a sixteenth of it is for
-	// files of moments.
+	// about the last hour, counts but is never removed.
 	MaxBytes int64
 	// MinFree is the free space in bytes below which nothing more is stored (128 MiB): a log that meets a full disk
 	// within a record loses what follows at the next start, and the watched host needs the space itself.
@@ -36,10 +35,6 @@ type Options struct {
 	// Quotas are further limits of each.
 	Tenants *quota.Tenants
 	Quotas  quota.Table
-	// KeepFrom is the number of live series from which on their values at some moments are kept side by side, for Kept
-	// and Last: those of the last minutes in memory (200,000), those of each minute in files. With fewer, Last is fast
-	// enough without.
-	KeepFrom int
 	// Lookback is how old the newest sample of a series may be to count as its value, where
 	// nothing marked its end (5 min, as in Prometheus).
 	Lookback time.Duration
@@ -77,7 +72,7 @@ const (
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Retention < 0 || o.MaxBytes < 0 || o.MinFree < 0 || o.OutOfOrder < 0 || o.MaxSeries < 0 || o.LabelBytes < 0 ||
-		o.KeepFrom < 0 || o.Lookback < 0 || o.QueryTimeout < 0 || o.MaxSamples < 0 || o.MaxQueries < 0 {
+		o.Lookback < 0 || o.QueryTimeout < 0 || o.MaxSamples < 0 || o.MaxQueries < 0 {
 		return o, fmt.Errorf("store options %+v: a bound is negative", o)
 	}
 	setDefault(&o.Retention, 24*time.Hour)
@@ -86,7 +81,6 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.OutOfOrder, 10*time.Minute)
 	setDefault(&o.MaxSeries, 100_000)
 	setDefault(&o.LabelBytes, int64(o.MaxSeries)*labelBytesPerSeries)
-	setDefault(&o.KeepFrom, 200_000)
 	setDefault(&o.Lookback, 5*time.Minute)
 	setDefault(&o.QueryTimeout, 30*time.Second)
 	setDefault(&o.MaxSamples, 5_000_000)
@@ -101,14 +95,6 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
-}
-
-// momentBytes is how much of MaxBytes is for files of moments.
-func (o Options) momentBytes() int64 {
-	if o.MaxSeries < o.KeepFrom {
-		return 0
-	}
-	return o.MaxBytes / momentShare
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -128,7 +114,7 @@ const blockDuration = 30 * time.Minute
 func (o Options) tsdbOptions() *tsdb.Options {
 	t := tsdb.DefaultOptions()
 	t.RetentionDuration = o.Retention.Milliseconds()
-	t.MaxBytes = o.MaxBytes - o.momentBytes()
+	t.MaxBytes = o.MaxBytes
 	t.OutOfOrderTimeWindow = o.OutOfOrder.Milliseconds()
 	block := min(blockDuration, max(o.Retention/2, time.Minute))
 	t.MinBlockDuration = block.Milliseconds()

@@ -13,7 +13,7 @@ import (
 )
 
 // ownNames are what a data directory has, besides blocks. Nothing else in it is touched.
-var ownNames = []string{"wal", "wbl", "chunks_head", "moments", "queue", "damaged", "anomalies", "lock", reserveName}
+var ownNames = []string{"wal", "wbl", "chunks_head", "moments", "frames", "queue", "damaged", "anomalies", "lock", reserveName}
 
 // makePrivate makes a data directory for its owner alone, and takes from all others what they could read in one that is
 // there.

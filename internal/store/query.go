@@ -143,6 +143,10 @@ func (s *Store) evaluate(ctx context.Context, e Evaluation, use func(*promql.Res
 	return use(result, &m.allowance)
 }
 
+// resultBytes is near what a result takes in memory, without its points and its labels; pointBytes, what one of its
+// points does.
+const resultBytes, pointBytes = 7 * sampleBytes, 3 * sampleBytes
+
 // resultSize is near what the results of a query take in memory.
 func resultSize(v parser.Value) (n int64) {
 	of := func(l labels.Labels, points int) {

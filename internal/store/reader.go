@@ -161,7 +161,7 @@ func (w *readWriter) Write(b []byte) (int, error) {
 // Flush implements http.Flusher, which the handler asks for.
 func (w *readWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// readBudget is what a remote read, or Last, may take.
+// readBudget is what a remote read may take.
 type readBudget struct {
 	ctx context.Context
 	// left are samples, or as many times 16 bytes of something else.

@@ -148,11 +148,9 @@ type Remote struct {
 	written remoteCounts
 	// answersTooLarge counts answers past MaxAnswerBytes.
 	answersTooLarge, badAnswers atomic.Uint64
-	// old is whether the other system is a Prometheus before release 3; nil until that is known.
-	old     atomic.Pointer[bool]
-	closing sync.Once
-	stop    context.CancelFunc
-	running context.Context
+	closing                     sync.Once
+	stop                        context.CancelFunc
+	running                     context.Context
 }
 
 // remoteCounts are counters behind Stats.
@@ -255,13 +253,4 @@ func (r *Remote) Close() (err error) {
 		r.client.CloseIdleConnections()
 	})
 	return err
-}
-
-// RelativeError is the greatest relative error of a quantile of what is read.
-func (r *Remote) RelativeError() float64 {
-	if r.options.Histograms != Native {
-		// Of both, it is the native ones that are read, where the other system has kept them.
-		return classicError(r.options.BucketsPerOctave)
-	}
-	return model.RelativeError
 }

@@ -3,124 +3,24 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/annotations"
-
-	"outsight/internal/model"
 )
-
-// Instant is Store.Instant over the other system.
-func (r *Remote) Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error) {
-	return r.Results(ctx, Evaluation{Query: query, From: at, To: at})
-}
-
-// Range is Store.Range over the other system.
-func (r *Remote) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult,
-	error) {
-	if step <= 0 {
-		return nil, badQuery("step %v: must be greater than 0", step)
-	}
-	return r.Results(ctx, Evaluation{Query: query, From: from, To: to, Step: step})
-}
-
-// Results evaluates a query. Classic histograms come as histograms where a selector names its
-// metrics by a regular expression. An error is one of those of Store.
-func (r *Remote) Results(ctx context.Context, e Evaluation) ([]model.QueryResult, error) {
-	lastOnly := false
-	if r.options.Histograms != Classic && e.Step == 0 {
-		if inner, ok := lastOf(r.parser, e.Query); ok && r.isOld(ctx) {
-			e.Query, lastOnly = inner, true
-		}
-	}
-	answer, err := r.evaluate(ctx, e, true)
-	if err != nil {
-		return nil, err
-	}
-	results, err := parseResults(answer.JSON)
-	if err != nil {
-		return nil, r.badAnswer(err)
-	}
-	if lastOnly {
-		for i := range results {
-			// The mark of an end, where a system shows it, is no value.
-			points := slices.DeleteFunc(results[i].Points, func(p model.Point) bool { return math.IsNaN(p.Value) })
-			points = points[max(len(points)-1, 0):]
-			for j := range points {
-				points[j].Time = e.From
-			}
-			results[i].Points = points
-		}
-		results = slices.DeleteFunc(results, func(r model.QueryResult) bool { return len(r.Points) == 0 })
-	}
-	if r.options.Histograms != Native {
-		results = fold(results)
-	}
-	return results, nil
-}
-
-// lastOf is the range selector of a query that is last_over_time of one.
-func lastOf(p parser.Parser, query string) (inner string, ok bool) {
-	expr, err := parse(p, query)
-	if err != nil {
-		return "", false
-	}
-	call, ok := expr.(*parser.Call)
-	if !ok || call.Func.Name != "last_over_time" {
-		return "", false
-	}
-	matrix, ok := call.Args[0].(*parser.MatrixSelector)
-	if !ok {
-		return "", false
-	}
-	return matrix.String(), true
-}
-
-// isOld reports whether the other system is a Prometheus before release 3: some of those accept native histograms and
-// have a last_over_time that turns them into zeros. Then all samples are read instead. Systems without a version count
-// as new.
-func (r *Remote) isOld(ctx context.Context) bool {
-	if known := r.old.Load(); known != nil {
-		return *known
-	}
-	a, err := r.query(ctx, nil, http.MethodGet, "status/buildinfo", nil)
-	var build struct {
-		Version string `json:"version"`
-	}
-	if err == nil {
-		err = json.Unmarshal(a.JSON, &build)
-	}
-	if err != nil && !errors.Is(err, ErrAccess) {
-		return false // it is asked again next time
-	}
-	major, _, _ := strings.Cut(build.Version, ".")
-	n, err := strconv.Atoi(major)
-	old := err == nil && n < 3
-	r.old.Store(&old)
-	return old
-}
 
 // Evaluate answers a query as the other system does. Functions of native histograms work on
 // classic ones as well; see HistogramForm.
-func (r *Remote) Evaluate(ctx context.Context, e Evaluation) (Answer, error) {
-	return r.evaluate(ctx, e, false)
-}
-
-func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answer, err error) {
+func (r *Remote) Evaluate(ctx context.Context, e Evaluation) (a Answer, err error) {
 	if err := e.check(); err != nil {
 		return a, err
 	}
-	query, err := r.translate(e.Query, e.Tenant, widen)
+	query, err := r.translate(e.Query, e.Tenant)
 	if err != nil {
 		return a, err
 	}
@@ -157,12 +57,12 @@ func (r *Remote) evaluate(ctx context.Context, e Evaluation, widen bool) (a Answ
 }
 
 // translate is a query as the other system is to evaluate it, for one tenant unless it is empty.
-func (r *Remote) translate(query, tenant string, widen bool) (string, error) {
+func (r *Remote) translate(query, tenant string) (string, error) {
 	expr, err := parse(r.parser, query)
 	if err != nil {
 		return "", err
 	}
-	w := rewriter{parser: r.parser, form: r.options.Histograms, widen: widen}
+	w := rewriter{parser: r.parser, form: r.options.Histograms}
 	expr = w.rewrite(expr, whole)
 	if w.err != nil {
 		return "", &queryError{ErrBadQuery, w.err}

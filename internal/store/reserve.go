@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // The TSDB writes chunks to the disk while it opens, and now and then later, and panics if that fails. So a file in the
@@ -80,6 +81,23 @@ func maintainReserve(dir string, o Options) (possible bool) {
 		}
 	}
 	return true
+}
+
+// reservePause is how often the reserve is looked at.
+const reservePause = 5 * time.Second
+
+// keepReserve maintains the reserve until it is to stop.
+func (s *Store) keepReserve(stop <-chan struct{}) {
+	ticker := time.NewTicker(reservePause)
+	defer ticker.Stop()
+	for possible := true; possible; {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+			possible = maintainReserve(s.db.Dir(), s.options)
+		}
+	}
 }
 
 // reserve creates a file with allocated space. A filesystem that would have to write it has none.

@@ -24,6 +24,9 @@ const (
 	zstdFlag       = 1 << 4
 )
 
+// castagnoli is the table of the checksums.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 const (
 	fragmentNone = iota
 	fragmentFull

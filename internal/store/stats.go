@@ -32,12 +32,6 @@ type Stats struct {
 	NoSpace uint64
 	// Clock counts those of batches that met ErrClock.
 	Clock uint64
-	// Moments that are kept in memory of the source with the most of them; files of moments, and their bytes, which are
-	// in Bytes, too.
-	Moments, MomentFiles int
-	MomentBytes          int64
-	// MomentsLate counts files of moments that were removed because a sample came late, or because they were damaged.
-	MomentsLate uint64
 	// Queries answered or failed, those that ran out of time or of samples, and those turned
 	// away because too many waited.
 	Queries, QueriesTooLarge, QueriesTooSlow, QueriesTurnedAway uint64
@@ -96,13 +90,11 @@ func (s *Store) Stats() Stats {
 	stats := s.tracker.stats()
 	s.gate.addTo(&stats)
 	stats.DamagedFiles, stats.Damaged = uint64(s.repaired.files), s.repaired.lost
-	stats.Moments = s.tracker.keeper.moments()
 	stats.Series, stats.MaxSeries, stats.MaxBytes = int(head.NumSeries()), s.options.MaxSeries, s.options.MaxBytes
 	if s.closed {
 		return stats
 	}
-	stats.MomentFiles, stats.MomentBytes, stats.MomentsLate = s.tracker.keeper.files.size()
-	stats.Bytes = head.Size() + stats.MomentBytes
+	stats.Bytes = head.Size()
 	blocks := s.db.Blocks()
 	stats.Blocks = len(blocks)
 	for _, b := range blocks {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,8 @@ type Store struct {
 	closed  bool
 	tracker tracker
 
-	// stopMoments ends who writes files of moments, and waits for it.
-	stopMoments func()
+	// stopReserving ends the goroutine that maintains the reserve, and waits for it.
+	stopReserving func()
 }
 
 // Open opens the store in dir, and creates the directory if it is missing. A record that a crash left incomplete at the
@@ -63,10 +64,7 @@ func Open(dir string, options Options) (*Store, error) {
 			"if the files are damaged, move the directory away or restore it", dir, err), lock.Close())
 	}
 	maintainReserve(dir, options)
-	moments, err := openMoments(filepath.Join(dir, "moments"), options.momentBytes(), options.Logger)
-	if err != nil {
-		return nil, errors.Join(err, db.Close(), lock.Close())
-	}
+	removeMoments(dir, options.Logger)
 	s := &Store{
 		options: options, lock: lock, db: db, repaired: found,
 		parser:  newParser(),
@@ -74,9 +72,6 @@ func Open(dir string, options Options) (*Store, error) {
 		tracker: newTracker(counted),
 	}
 	s.tracker.now = options.Now
-	s.tracker.keeper = newKeeper(options.KeepFrom, moments)
-	s.tracker.keeper.zeroFrom = db.Head().AppendableMinValidTime
-	moments.prune(s.oldest())
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger: logger, MaxSamples: options.MaxSamples, Timeout: options.QueryTimeout,
 		LookbackDelta: options.Lookback, EnableAtModifier: true, EnableNegativeOffset: true,
@@ -84,13 +79,13 @@ func Open(dir string, options Options) (*Store, error) {
 		Parser:                   s.parser,
 	})
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	s.stopMoments = sync.OnceFunc(func() {
+	s.stopReserving = sync.OnceFunc(func() {
 		close(stop)
 		<-stopped
 	})
 	go func() {
 		defer close(stopped)
-		s.writeMoments(stop)
+		s.keepReserve(stop)
 	}()
 	return s, nil
 }
@@ -139,56 +134,25 @@ func openTSDB(dir string, logger *slog.Logger, options Options, counted *seriesU
 	}
 }
 
-// momentPause is how often it is looked for moments that have no file yet.
-const momentPause = 5 * time.Second
-
-// writeMoments writes the files of moments until it is to stop.
-func (s *Store) writeMoments(stop <-chan struct{}) {
-	ticker := time.NewTicker(momentPause)
-	defer ticker.Stop()
-	for reserves := true; ; {
-		select {
-		case <-stop:
-			return
-		case <-ticker.C:
-			reserves = reserves && maintainReserve(s.db.Dir(), s.options)
-			s.writeDueMoments(false)
+// removeMoments removes the snapshot files that earlier versions kept in the directory moments: the blocks have their
+// values too.
+func removeMoments(dir string, logger *slog.Logger) {
+	moments := filepath.Join(dir, "moments")
+	entries, err := os.ReadDir(moments)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".new"); strings.HasSuffix(name, ".moment") {
+			err = errors.Join(err, os.Remove(filepath.Join(moments, e.Name())))
 		}
 	}
-}
-
-// writeDueMoments writes the files of moments that are due, and removes those for which there is no room or that are of
-// samples which are gone; final is that nothing comes any more. It is for one caller at a time.
-func (s *Store) writeDueMoments(final bool) {
-	k := s.tracker.keeper
-	begin := func() (moment int64, sources []*keptSource, ok bool) {
-		crowded := k.files.prune(s.oldest())
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		k.files.skip = max(k.files.skip, crowded)
-		if s.closed && !final || s.checkSpace() != nil {
-			return 0, nil, false
-		}
-		if moment, sources, ok = k.due(s.tracker.now(), final); ok {
-			k.files.begin(moment)
-		}
-		return moment, sources, ok
+	if err = errors.Join(err, os.Remove(moments)); err != nil {
+		logger.Warn("snapshot files of an earlier version cannot be removed; nothing reads them", "err", err)
+		return
 	}
-	for {
-		moment, sources, ok := begin()
-		if !ok {
-			return
-		}
-		written, err := k.files.write(moment, k.partsSince(moment), sources, s.Sync)
-		if err != nil { // it would fail again
-			s.mu.Lock()
-			k.files.skip = max(k.files.skip, moment)
-			s.mu.Unlock()
-		}
-		if !written {
-			return
-		}
-	}
+	logger.Info("snapshot files of an earlier version are removed; blocks have their values too", "directory", moments,
+		"files", len(entries))
 }
 
 func newParser() parser.Parser {
@@ -209,8 +173,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.gate.close()
-	s.stopMoments()
-	s.writeDueMoments(true)
+	s.stopReserving()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(s.tracker.endAll(s.db.AppenderV2(context.Background())), s.engine.Close(), s.db.Close(),

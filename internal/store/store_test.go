@@ -21,14 +21,13 @@ func at(seconds float64) time.Time {
 	return t0.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// open opens a store, of which the test itself writes the files of moments.
+// open opens a store that is closed at the end of the test.
 func open(t testing.TB, dir string, o Options) *Store {
 	t.Helper()
 	s, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.stopMoments()
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

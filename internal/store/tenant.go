@@ -6,22 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
-
-	"outsight/internal/model"
 )
 
 // Readable is what a Tenant reads: a Store or a Remote.
 type Readable interface {
 	Evaluate(context.Context, Evaluation) (Answer, error)
-	Results(context.Context, Evaluation) ([]model.QueryResult, error)
-	Last(context.Context, Moments) (*Values, error)
-	Kept(t time.Time, most time.Duration) (time.Time, bool)
 	Find(context.Context, Lookup) (Answer, error)
 	Format(query string) (string, error)
 	Hold(tenant string, n int64) (release func(), err error)
@@ -48,12 +42,6 @@ func (t *Tenant) Evaluate(ctx context.Context, e Evaluation) (Answer, error) {
 	return t.store.Evaluate(ctx, e)
 }
 
-// Results is Store.Results over the tenant's series.
-func (t *Tenant) Results(ctx context.Context, e Evaluation) ([]model.QueryResult, error) {
-	e.Tenant = t.name
-	return t.store.Results(ctx, e)
-}
-
 // Find is Store.Find over the tenant's series.
 func (t *Tenant) Find(ctx context.Context, l Lookup) (Answer, error) {
 	l.Tenant = t.name
@@ -67,20 +55,6 @@ func (t *Tenant) RemoteRead(w http.ResponseWriter, r *http.Request, _ string) er
 
 // Format is Store.Format.
 func (t *Tenant) Format(query string) (string, error) { return t.store.Format(query) }
-
-// Instant is Store.Instant over the tenant's series.
-func (t *Tenant) Instant(ctx context.Context, query string, at time.Time) ([]model.QueryResult, error) {
-	return t.Results(ctx, Evaluation{Query: query, From: at, To: at})
-}
-
-// Range is Store.Range over the tenant's series.
-func (t *Tenant) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]model.QueryResult,
-	error) {
-	if step <= 0 {
-		return nil, badQuery("step %v: must be greater than 0", step)
-	}
-	return t.Results(ctx, Evaluation{Query: query, From: from, To: to, Step: step})
-}
 
 func tenantMatcher(tenant string) *labels.Matcher {
 	return labels.MustNewMatcher(labels.MatchEqual, TenantLabel, tenant)

@@ -45,7 +45,7 @@ func FuzzTranslate(f *testing.F) {
 			t.Fatal(err)
 		}
 		before, parseErr := r.parser.ParseExpr(query)
-		sent, err := r.translate(query, tenant, form&4 != 0)
+		sent, err := r.translate(query, tenant)
 		if parseErr != nil {
 			if err == nil {
 				t.Fatalf("%q cannot be parsed and became %q", query, sent)
@@ -86,41 +86,39 @@ func FuzzTranslate(f *testing.F) {
 
 // What queries become for a system that has other histograms.
 func TestTranslate(t *testing.T) {
-	f := func(form HistogramForm, widen bool, query, want string) {
+	f := func(form HistogramForm, query, want string) {
 		t.Helper()
 		r, err := OpenRemote(RemoteOptions{URL: "http://m", Histograms: form})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.translate(query, "", widen); err != nil || got != want {
+		if got, err := r.translate(query, ""); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", query, got, err, want)
 		}
 	}
-	f(Native, true, `last_over_time({__name__=~"a|b"}[10s])`, `last_over_time({__name__=~"a|b"}[10s])`)
-	f(Classic, true, `last_over_time({__name__=~"a|b"}[10s])`,
-		`last_over_time({__name__=~"(?:a|b)(?:_bucket|_sum|_count)?"}[10s])`)
-	f(Classic, false, `{__name__=~"a|b"}`, `{__name__=~"a|b"}`)
-	f(Classic, false, `histogram_quantile(0.5, sum(rate(h[1m])))`,
+	f(Native, `last_over_time({__name__=~"a|b"}[10s])`, `last_over_time({__name__=~"a|b"}[10s])`)
+	f(Classic, `{__name__=~"a|b"}`, `{__name__=~"a|b"}`)
+	f(Classic, `histogram_quantile(0.5, sum(rate(h[1m])))`,
 		`histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`)
-	f(Classic, false, `histogram_quantile(0.5, sum by (x) (rate(h{a="b"}[1m])))`,
+	f(Classic, `histogram_quantile(0.5, sum by (x) (rate(h{a="b"}[1m])))`,
 		`histogram_quantile(0.5, sum by (x, le) (rate(h_bucket{a="b"}[1m])))`)
-	f(Classic, false, `histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`,
+	f(Classic, `histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`,
 		`histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m])))`)
-	f(Classic, false, `histogram_quantile(0.5, sum without (x) (rate(h[1m])))`,
+	f(Classic, `histogram_quantile(0.5, sum without (x) (rate(h[1m])))`,
 		`histogram_quantile(0.5, sum without (x) (rate(h_bucket[1m])))`)
-	f(Classic, false, `sum(histogram_count(rate(h[1m])))`, `sum((rate(h_count[1m]) + 0))`)
-	f(Classic, false, `histogram_sum(rate(h[1m])) / 2`, `(rate(h_sum[1m]) + 0) / 2`)
-	f(Classic, false, `histogram_avg(sum(rate(h[1m])))`, `((sum(rate(h_sum[1m]))) / (sum(rate(h_count[1m]))))`)
-	f(Native, false, `histogram_avg(sum(rate(h[1m])))`,
+	f(Classic, `sum(histogram_count(rate(h[1m])))`, `sum((rate(h_count[1m]) + 0))`)
+	f(Classic, `histogram_sum(rate(h[1m])) / 2`, `(rate(h_sum[1m]) + 0) / 2`)
+	f(Classic, `histogram_avg(sum(rate(h[1m])))`, `((sum(rate(h_sum[1m]))) / (sum(rate(h_count[1m]))))`)
+	f(Native, `histogram_avg(sum(rate(h[1m])))`,
 		`(histogram_sum(sum(rate(h[1m]))) / histogram_count(sum(rate(h[1m]))))`)
-	f(Both, false, `histogram_quantile(0.5, sum(rate(h[1m])))`,
+	f(Both, `histogram_quantile(0.5, sum(rate(h[1m])))`,
 		`(histogram_quantile(0.5, sum(rate(h[1m]))) or histogram_quantile(0.5, sum by (le) (rate(h_bucket[1m]))))`)
-	f(Native, false, `max_over_time(a[5m:])`, `max_over_time(a[5m:5s])`)
+	f(Native, `max_over_time(a[5m:])`, `max_over_time(a[5m:5s])`)
 	r, err := OpenRemote(RemoteOptions{URL: "http://m", Histograms: Classic})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.translate(`histogram_fraction(0, 1, h)`, "", false); err == nil ||
+	if _, err := r.translate(`histogram_fraction(0, 1, h)`, ""); err == nil ||
 		!strings.Contains(err.Error(), "needs native histograms") {
 		t.Errorf("got %v", err)
 	}

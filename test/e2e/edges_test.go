@@ -67,6 +67,9 @@ func (e edge) checkSeries(t *testing.T, o *outsight, side string) {
 			continue
 		}
 		found := o.query(count.expression)
+		if len(found) == 0 && count.want == 0 {
+			continue // what never counted anything is no series
+		}
 		if len(found) != 1 {
 			t.Errorf("%s, %s side: %s: no series %s", e, side, count.name, count.expression)
 			continue

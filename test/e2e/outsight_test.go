@@ -114,7 +114,9 @@ func upAt(t *testing.T, address, data string, arguments ...string) *outsight {
 
 func launch(address, data string, arguments ...string) (*outsight, error) {
 	o := &outsight{address: address, log: &lockedBuffer{}, ended: make(chan error, 1)}
-	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data}, arguments...)...)
+	// Series are made of each frame, so that what was counted is in PromQL a second later.
+	o.command = exec.Command(outsightBinary, append([]string{"up", "--listen", address, "--data", data,
+		"--promql-every", "1s"}, arguments...)...)
 	o.command.Stdout, o.command.Stderr = o.log, o.log
 	if err := o.command.Start(); err != nil {
 		return nil, err

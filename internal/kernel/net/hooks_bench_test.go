@@ -2,7 +2,9 @@ package net
 
 import (
 	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -51,6 +53,69 @@ func BenchmarkDataHooks(b *testing.B) {
 	bench("UDP unconnected, 100 peers", "udp", false, 100)
 	bench("DNS", "dns", true, 1)
 	bench("gRPC", "grpc", true, 1)
+}
+
+// BenchmarkSamples tells what a sample of the connections costs, per run of the program that sees connections begin and
+// end: with and without.
+func BenchmarkSamples(b *testing.B) {
+	for _, sampled := range []bool{false, true, false, true} {
+		name := "without"
+		if sampled {
+			name = "with"
+		}
+		b.Run(name, func(b *testing.B) {
+			p := New(Options{})
+			if err := p.Open(kerneltest.Kernel(b)); err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			if sampled {
+				if err := p.edges.beginSamples(time.Now()); err != nil {
+					b.Fatal(err)
+				}
+			} else if err := p.edges.objects.SampleRound.Set(uint32(0)); err != nil {
+				b.Fatal(err)
+			}
+			statistics, err := host.EnableStatistics()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer statistics.Close()
+			before := host.ProgramCosts(p)
+			connectTCP(b)
+			for i, c := range host.ProgramCosts(p) {
+				if runs := c.Runs - before[i].Runs; runs > uint64(b.N)/2 && strings.Contains(c.Name, "state") {
+					b.ReportMetric(float64(c.RunTimeNS-before[i].RunTimeNS)/float64(b.N), c.Name+"-ns/connection")
+				}
+			}
+		})
+	}
+}
+
+// connectTCP opens and closes connections.
+func connectTCP(b *testing.B) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	for b.Loop() {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		conn.(*net.TCPConn).SetLinger(0)
+		conn.Close()
+	}
 }
 
 func exchangeTCP(b *testing.B, buffer []byte) {
