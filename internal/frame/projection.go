@@ -37,3 +37,12 @@ func (p *Projection) table(t int) bool { return p == nil || p.tables[t] }
 func (p *Projection) column(t, i int) bool { return p == nil || p.columns[t][i] }
 
 func (p *Projection) histogram(t, i int) bool { return p == nil || p.histograms[t][i] }
+
+// HasTable reports whether a table is chosen. A nil Projection chooses all.
+func (p *Projection) HasTable(t TableID) bool { return p.table(int(t)) }
+
+// HasColumn reports whether a column of a chosen table is.
+func (p *Projection) HasColumn(t TableID, i int) bool { return p.column(int(t), i) }
+
+// HasHistogram is the same of a column of histograms.
+func (p *Projection) HasHistogram(t TableID, i int) bool { return p.histogram(int(t), i) }

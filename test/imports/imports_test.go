@@ -135,7 +135,7 @@ var allowed = map[string]map[string]string{
 		"internal/frame":    "windows are of frames",
 		"internal/framelog": "where they are kept",
 		"internal/model":    "snapshots and results",
-		"internal/store":    "what it answers from",
+		"internal/store":    "PromQL, and slots for what takes long",
 		"internal/graph":    "the service map",
 		"internal/fleet":    "how hosts and their agents do",
 		"internal/otlp":     "queries name the stored metrics, whose table is there",
