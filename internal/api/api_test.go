@@ -19,6 +19,7 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/fleet"
+	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/store"
@@ -129,6 +130,14 @@ func withoutMeans(t *testing.T, edges []*graph.Edge) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// graphBetween is the graph of what happened between two snapshots.
+func graphBetween(before, after *model.Snapshot) *graph.Graph {
+	b := frame.NewBuilder(before.Time)
+	span := frame.Span{Before: b.Build(before), After: b.Build(after)}
+	return graph.FromFrames(&frame.Window{From: before.Time, To: after.Time,
+		Hosts: []frame.HostSpans{{Host: after.Host.Name, Spans: []frame.Span{span}}}}, graph.Options{})
 }
 
 // The graph of a window of the log is that of the two snapshots at its ends, to the digit.
