@@ -125,6 +125,14 @@ test-neo4j: ## load the map's Cypher into a real Neo4j (Java 17, Maven; fetches 
 	@scripts/install neo4j
 	@go test -count=1 -v -timeout 20m ./test/neo4j
 
+.PHONY: test-clickhouse
+test-clickhouse: ## keep frames in a real ClickHouse server and in chDB (Debian's server, Python; fetches 300 MB; not part of test)
+	@scripts/install clickhouse
+	@test -x bin/chdb/bin/python || python3 -m venv bin/chdb
+	@bin/chdb/bin/pip install -q chdb-core==26.9.0
+	@OUTSIGHT_CHDB_PYTHON=$(CURDIR)/bin/chdb/bin/python OUTSIGHT_CLICKHOUSE_HOSTS=10 \
+	  go test -count=1 -v -timeout 30m ./test/clickhouse
+
 .PHONY: test-grafana
 test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a server (Node, Chromium; fetches some 500 MB; not part of test)
 	@scripts/install grafana

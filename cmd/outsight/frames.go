@@ -17,6 +17,7 @@ import (
 	"outsight/internal/derive"
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
+	"outsight/internal/framelog/clickhouse"
 	"outsight/internal/framelog/s3"
 	"outsight/internal/graph"
 	"outsight/internal/ingest"
@@ -32,6 +33,8 @@ type frameFlags struct {
 	every        time.Duration
 	// bucket is the URL of an S3-compatible bucket for older frames; empty for none.
 	bucket, region string
+	// where is the URL of a ClickHouse that keeps frames; empty for the data directory.
+	where string
 }
 
 // What is made of frames for PromQL.
@@ -57,6 +60,8 @@ func (f *frameFlags) add(c *cobra.Command, bytes int64, promQL string) {
 	flags.DurationVar(&f.fine, "fine", defaultFrames.fine, "how long every frame is kept")
 	flags.DurationVar(&f.middle, "middle", defaultFrames.middle,
 		"how long one frame for every 10 s is kept; after that it is one a minute. Counts stay exact")
+	flags.StringVar(&f.where, "frames", "", "ClickHouse that keeps frames, in place of the data directory, as in "+
+		"clickhouse://user:password@host:8123/outsight, or clickhouses:// for TLS; its password may be in CLICKHOUSE_PASSWORD")
 	flags.StringVar(&f.bucket, "frame-bucket", "", "S3-compatible bucket for frames that are older than --middle, as in "+
 		"https://s3.example.com/bucket/prefix; its keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	flags.StringVar(&f.region, "frame-bucket-region", "", "its region (default: it is asked)")
@@ -84,6 +89,9 @@ const (
 
 // open opens the log of frames in a data directory.
 func (f *frameFlags) open(data string, retention time.Duration, log *slog.Logger) (framelog.Log, error) {
+	if f.where != "" {
+		return f.openClickHouse(retention, log)
+	}
 	o := framelog.Options{MaxBytes: f.bytes, MaxAge: retention, Fine: f.fine, Middle: f.middle, Logger: log}
 	if f.bucket != "" {
 		bucket, err := f.openBucket()
@@ -95,6 +103,21 @@ func (f *frameFlags) open(data string, retention time.Duration, log *slog.Logger
 	opened, err := framelog.Open(filepath.Join(data, framesDirectory), o)
 	if err != nil {
 		return nil, dataError{data, err}
+	}
+	return opened, nil
+}
+
+// clickHousePassword is the environment variable with the password, which a command line would show to all.
+const clickHousePassword = "CLICKHOUSE_PASSWORD"
+
+func (f *frameFlags) openClickHouse(retention time.Duration, log *slog.Logger) (framelog.Log, error) {
+	if f.bucket != "" {
+		return nil, usagef("--frame-bucket is for frames in the data directory, not for --frames")
+	}
+	opened, err := clickhouse.Open(f.where, clickhouse.Options{Fine: f.fine, Middle: f.middle, Keep: retention,
+		Password: os.Getenv(clickHousePassword), Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("opening --frames: %w", err)
 	}
 	return opened, nil
 }

@@ -143,7 +143,7 @@ func writeMap(out io.Writer, g *graph.Graph, output string, f *frame.Frame) erro
 	case "mermaid":
 		_, err = io.WriteString(out, graph.Mermaid(g))
 	case "cypher":
-		_, err = io.WriteString(out, graph.Cypher(g))
+		err = graph.WriteCypher(out, g)
 	case "graphml":
 		var text string
 		if text, err = graph.GraphML(g); err == nil {

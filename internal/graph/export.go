@@ -62,37 +62,6 @@ func (a *attribute) value() string {
 	return a.text
 }
 
-// Cypher is the graph as statements for Neo4j that can be run again: nodes are merged by their ID, and
-// edges by their ends and transport. Names are cleaned and quoted.
-func Cypher(g *Graph) string {
-	var b strings.Builder
-	b.WriteString("CREATE CONSTRAINT outsight_node IF NOT EXISTS FOR (n:Node) REQUIRE n.id IS UNIQUE;\n")
-	for _, n := range g.Nodes {
-		fmt.Fprintf(&b, "MERGE (n:Node {id: %s}) SET n += %s;\n", quoteCypher(Clean(n.ID)), mapCypher(n.attributes()))
-	}
-	for _, e := range g.Edges {
-		fmt.Fprintf(&b, "MATCH (a:Node {id: %s}), (b:Node {id: %s}) MERGE (a)-[r:CALLS {transport: %s}]->(b) SET r += %s;\n",
-			quoteCypher(Clean(e.Client)), quoteCypher(Clean(e.Server)), quoteCypher(e.Transport), mapCypher(e.attributes()))
-	}
-	return b.String()
-}
-
-func mapCypher(all []attribute) string {
-	var pairs []string
-	for _, a := range there(all) {
-		value := a.value()
-		if a.number == nil {
-			value = quoteCypher(value)
-		}
-		pairs = append(pairs, a.name+": "+value)
-	}
-	return "{" + strings.Join(pairs, ", ") + "}"
-}
-
-func quoteCypher(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
-}
-
 type graphML struct {
 	XMLName xml.Name      `xml:"http://graphml.graphdrawing.org/xmlns graphml"`
 	Keys    []graphMLKey  `xml:"key"`

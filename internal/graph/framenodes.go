@@ -196,7 +196,7 @@ func (m *frameMap) containerNode(e *mapEnd) int32 {
 		if !ok {
 			index = m.nodeWith(c.nodeID+"/"+e.process, func() *Node {
 				return &Node{ID: c.nodeID + "/" + e.process, Name: c.node.Name + "/" + e.process, Kind: KindProcess,
-					Host: c.node.Host, SeriesID: c.node.ID, Process: e.process}
+					Host: c.node.Host, SeriesID: c.node.ID, Process: e.process, in: m.ownNode(c)}
 			})
 			m.processNodes[key] = index
 		}

@@ -93,6 +93,9 @@ type Node struct {
 	// client; each as the node itself counted it where it did. Nil where there is no such edge.
 	Served *Side `json:"served,omitempty"`
 	Called *Side `json:"called,omitempty"`
+
+	// in is the container of a process, or what runs in no container of its host.
+	in *Node
 }
 
 // Edge is a directed client-to-server relation, with the numbers of both of its ends. All

@@ -119,6 +119,15 @@ func shop(at time.Time, n uint64) *model.Snapshot {
 
 func shopGraph() *Graph { return graphOf(shop(start, 1), shop(start.Add(2*time.Second), 3)) }
 
+func cypherOf(t *testing.T, g *Graph) string {
+	t.Helper()
+	var b strings.Builder
+	if err := WriteCypher(&b, g); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestRenderers(t *testing.T) {
 	g := shopGraph()
 	golden(t, "shop.txt", Text(g, 100))
@@ -126,7 +135,7 @@ func TestRenderers(t *testing.T) {
 	golden(t, "shop.dot", DOT(g))
 	golden(t, "shop.svg", SVG(g))
 	golden(t, "shop.mmd", Mermaid(g))
-	golden(t, "shop.cypher", Cypher(g))
+	golden(t, "shop.cypher", cypherOf(t, g))
 	graphML, err := GraphML(g)
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +316,7 @@ func TestHostileNames(t *testing.T) {
 	golden(t, "hostile.dot", DOT(g))
 	golden(t, "hostile.svg", SVG(g))
 	golden(t, "hostile.mmd", Mermaid(g))
-	golden(t, "hostile.cypher", Cypher(g))
+	golden(t, "hostile.cypher", cypherOf(t, g))
 	if err := xml.Unmarshal([]byte(SVG(g)), &struct{}{}); err != nil {
 		t.Errorf("%v: %s", err, SVG(g))
 	}

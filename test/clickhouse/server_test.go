@@ -48,8 +48,8 @@ func (e engine) cpu(t *testing.T) time.Duration {
 	return time.Duration(ticks) * time.Second / 100
 }
 
-// ask carries out a statement, of which no rows are wanted.
-func (e engine) ask(t *testing.T, statement string) {
+// ask carries out a statement, and answers its result.
+func (e engine) ask(t *testing.T, statement string) string {
 	t.Helper()
 	address := strings.Replace(strings.Replace(e.address, "clickhouse", "http", 1), "default:secret@", "", 1)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(statement))
@@ -63,9 +63,11 @@ func (e engine) ask(t *testing.T, statement string) {
 		t.Fatal(err)
 	}
 	defer reply.Body.Close()
-	if text, _ := io.ReadAll(reply.Body); reply.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s %s", statement, reply.Status, text)
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || reply.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s %v", statement, reply.Status, text, err)
 	}
+	return string(text)
 }
 
 const config = `<yandex>

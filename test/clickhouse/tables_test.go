@@ -2,7 +2,9 @@ package clickhouse
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ func TestTables(t *testing.T) {
 			server := of.start(t)
 			l := open(t, server.address+"outsight", clickhouse.Options{KeyWait: time.Millisecond})
 			t.Run("retention", func(t *testing.T) { checkRetention(t, server, l) })
+			t.Run("last frame", func(t *testing.T) { checkLast(t, server, l) })
 			t.Run("columns", func(t *testing.T) {
 				server.ask(t, "ALTER TABLE outsight.edges DROP COLUMN resets")
 				server.ask(t, "ALTER TABLE outsight.edges DROP COLUMN latency_counts")
@@ -57,7 +60,7 @@ func checkRetention(t *testing.T, server engine, l *clickhouse.Log) {
 	var all []framelog.Encoded
 	for i, age := range []time.Duration{72 * time.Hour, 3 * time.Hour, 0} {
 		start := now.Add(-age).Truncate(time.Hour)
-		h := newHistory("old", uint64(i), start)
+		h := newHistory(fmt.Sprint("old-", i), uint64(i), start)
 		h.restart(start)
 		for second := 0; second < 120; second += 2 {
 			f := h.step(start.Add(time.Duration(second) * time.Second))
@@ -79,4 +82,29 @@ func checkRetention(t *testing.T, server engine, l *clickhouse.Log) {
 	if got := l.Stats().Frames; got != want {
 		t.Errorf("%d frames are left of %d, want %d", got, len(all), want)
 	}
+}
+
+// checkLast lets an agent begin anew: the last frame of its life before is kept as long as key frames are.
+func checkLast(t *testing.T, server engine, l *clickhouse.Log) {
+	start := time.Now().Truncate(time.Hour)
+	h := newHistory("restarts", 9, start)
+	var all []framelog.Encoded
+	for second := range 30 {
+		now := start.Add(time.Duration(second) * time.Second)
+		if second%15 == 0 {
+			h.restart(now)
+		}
+		all = append(all, h.encode("restarts", h.step(now)))
+	}
+	for batch := range slices.Chunk(all, 10) {
+		if err := l.Append(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := server.ask(t, "SELECT toString(groupUniqArray(frame)) FROM outsight.frames "+
+		"WHERE tenant = 'restarts' AND class = 0 AND frame != key_frame FORMAT TSV")
+	if strings.TrimSpace(got) != "[15]" {
+		t.Errorf("frames %s are kept as key frames are, want [15]", got)
+	}
+	checkWindows(t, l, files(t, all), framelog.Query{Tenant: "restarts", Times: []time.Time{all[2].Time, all[25].Time}})
 }

@@ -26,6 +26,9 @@ var allowed = map[string]map[string]string{
 		"internal/damaged": "what is cut off is kept there",
 	},
 	"internal/framelog/s3": {"internal/framelog": "the bucket that it implements"},
+	"internal/framelog/clickhouse": {
+		"internal/framelog": "the log that it implements", "internal/frame": "rows in and out",
+	},
 	"internal/framelog/parquet": {
 		"internal/framelog": "what it is read from", "internal/frame": "frames in",
 		"internal/model": "the names of roles and transports",
@@ -148,8 +151,9 @@ var allowed = map[string]map[string]string{
 	"internal/demo": {"internal/model": "the shop's true edges are checked against the model's"},
 	"cmd/outsight": {
 		"internal/frame": "", "internal/framelog": "", "internal/framelog/s3": "", "internal/framelog/parquet": "",
-		"internal/derive": "",
-		"internal/model":  "", "internal/kernel": "", "internal/container": "", "internal/network": "",
+		"internal/framelog/clickhouse": "",
+		"internal/derive":              "",
+		"internal/model":               "", "internal/kernel": "", "internal/container": "", "internal/network": "",
 		"internal/otlp": "", "internal/agent": "", "internal/store": "", "internal/graph": "", "internal/fleet": "",
 		"internal/api": "", "internal/demo": "", "web": "",
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",

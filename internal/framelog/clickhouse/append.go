@@ -61,6 +61,13 @@ func (l *Log) Append(ctx context.Context, batch []framelog.Encoded) error {
 	if err := l.insert(ctx, rows); err != nil {
 		return err
 	}
+	for _, e := range rows.headers {
+		if e.Number == 1 {
+			if err := l.keepLast(ctx, keyOf(e)); err != nil {
+				return err
+			}
+		}
+	}
 	l.markStored(rows.headers)
 	if rejected != nil {
 		return fmt.Errorf("%w: %w", framelog.ErrRejected, errors.Join(rejected...))

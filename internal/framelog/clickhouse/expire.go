@@ -76,6 +76,51 @@ func (l *Log) RemoveExpired(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// keepLast makes the last frame of the epoch before one be kept as long as key frames: it has what was counted since the last
+// of those.
+func (l *Log) keepLast(ctx context.Context, of hostKey) error {
+	host := fmt.Sprintf("tenant = %s AND host = %s", literal(of.tenant), literal(of.host))
+	body, err := l.client.do(ctx, fmt.Sprintf("SELECT epoch, max(frame), min(class) FROM %s WHERE %s AND (epoch, frame) IN ("+
+		"SELECT epoch, max(frame) FROM %[1]s WHERE %[2]s AND epoch < %d GROUP BY epoch ORDER BY epoch DESC LIMIT 1) "+
+		"GROUP BY epoch FORMAT RowBinary", l.table(framesTable), host, of.epoch), nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	r := newReader(body)
+	if !r.more() {
+		return r.err
+	}
+	epoch, number, class := r.uint64(), r.uint64(), r.uint8()
+	if r.err != nil || class == classKey {
+		return r.err
+	}
+	where := fmt.Sprintf("%s AND epoch = %d AND frame = %d", host, epoch, number)
+	for t := range frame.NumTables {
+		if err := l.copyAsKey(ctx, frame.Schema[t].Name, columnsOf(t), where); err != nil {
+			return err
+		}
+	}
+	return l.copyAsKey(ctx, framesTable, headerColumns, where)
+}
+
+// copyAsKey stores rows again, to be kept as long as those of key frames.
+func (l *Log) copyAsKey(ctx context.Context, table string, columns []column, where string) error {
+	var names, values []string
+	for i := range columns {
+		names, values = append(names, quoted(columns[i].name)), append(values, quoted(columns[i].name))
+		if columns[i].name == "class" {
+			values[i] = fmt.Sprintf("toUInt8(%d)", classKey)
+		}
+	}
+	err := l.client.run(ctx, fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %[1]s WHERE %[4]s", l.table(table),
+		strings.Join(names, ", "), strings.Join(values, ", "), where), nil)
+	if err != nil {
+		return fmt.Errorf("keeping the last rows of %s: %w", table, err)
+	}
+	return nil
+}
+
 // lifeOf is how long a partition is kept from its beginning on: until its last row has expired.
 func (l *Log) lifeOf(class int) time.Duration {
 	switch class {

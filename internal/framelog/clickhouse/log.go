@@ -23,6 +23,8 @@ type Options struct {
 	Every time.Duration
 	// KeyWait is for how long a frame waits for its key frame, which another server may be about to store: 5 seconds.
 	KeyWait time.Duration
+	// Password is used where the address has none.
+	Password string
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -71,6 +73,9 @@ func Open(address string, o Options) (*Log, error) {
 	c, database, err := newClient(address)
 	if err != nil {
 		return nil, err
+	}
+	if c.password == "" {
+		c.password = o.Password
 	}
 	l := &Log{client: c, database: database, options: o, hosts: map[hostKey]*hostState{}, stop: make(chan struct{}),
 		done: make(chan struct{})}
