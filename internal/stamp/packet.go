@@ -85,7 +85,7 @@ func (r *Request) Append(to []byte, key Key) []byte {
 		binary.BigEndian.PutUint16(b[26:], r.Session)
 		copy(b[authenticatedLength-hmacLength:], key.sign(b[:authenticatedLength-hmacLength]))
 	}
-	return r.Extensions.append(to, to[begin:begin+4], key)
+	return r.Extensions.append(to, to[begin:begin+4], key, Unrecognized)
 }
 
 // ParseRequest reads a request. Its times are those nearest to now.
@@ -144,7 +144,7 @@ func (r *Reply) Append(to []byte, key Key) []byte {
 		b[80] = r.TTL
 		copy(b[authenticatedLength-hmacLength:], key.sign(b[:authenticatedLength-hmacLength]))
 	}
-	return r.Extensions.append(to, to[begin:begin+4], key)
+	return r.Extensions.append(to, to[begin:begin+4], key, 0)
 }
 
 // ParseReply reads a reply. Its times are those nearest to now.

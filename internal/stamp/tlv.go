@@ -48,8 +48,8 @@ func (all Extensions) Of(kind uint8) []byte {
 }
 
 // append writes the extensions of a packet with that sequence number. With a key they are followed by one that has the HMAC
-// of the number and of all of them (RFC 8972 section 4.8).
-func (all Extensions) append(to, sequence []byte, key Key) []byte {
+// of the number and of all of them (RFC 8972 section 4.8), with flags of its own.
+func (all Extensions) append(to, sequence []byte, key Key, flags uint8) []byte {
 	sequence = append([]byte(nil), sequence...) // to may move
 	begin := len(to)
 	for _, e := range all {
@@ -58,7 +58,7 @@ func (all Extensions) append(to, sequence []byte, key Key) []byte {
 	}
 	if key != nil && len(all) > 0 {
 		mac := key.sign(sequence, to[begin:])
-		to = append(to, Unrecognized, hmacExtension, 0, hmacLength)
+		to = append(to, flags, hmacExtension, 0, hmacLength)
 		to = append(to, mac...)
 	}
 	return to
