@@ -220,7 +220,7 @@ const steps = {
     assert.match(await page.locator('.worth').innerText(), /±1\.1 %/)
     await page.click(`.panel [data-number="${side}.p99"]`)
     await chartShows(page)
-    assert.match(await page.locator('[data-bound]').innerText(), /±2\.2 %/)
+    assert.match(await page.locator('[data-bound]').innerText(), /±1\.1 %/)
     await picture(page, 'edge')
     // Every step is in the history, and the URL alone brings the view back.
     await page.reload()
