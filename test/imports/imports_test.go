@@ -94,6 +94,7 @@ var allowed = map[string]map[string]string{
 		"internal/damaged": "what is cut off is kept there",
 	},
 	"internal/queue": {},
+	"internal/stamp": {},
 	"internal/export": {
 		"internal/model":   "snapshots in",
 		"internal/frame":   "frames out",
