@@ -181,10 +181,16 @@ bench-recorder: ## the recorder's regularity under load and its cost; rewrites d
 	@$(SUDO) go run ./bench -only recorder -docs docs
 
 .PHONY: bench-server
-bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs, and the memory of a series; rewrites docs/server.md (root; 18 minutes)
+bench-server: ## how many samples and agents a server takes, and 100 SIGKILLs, and the memory of a series and of frames; rewrites docs/server.md (root; 22 minutes)
 	@scripts/install bench
 	@$(MAKE) build
-	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server,memory -docs docs
+	@$(SUDO) env "PATH=$$PATH" go run ./bench -only server,frames,memory -docs docs
+
+.PHONY: bench-fleet
+bench-fleet: ## what 1,000, 3,000 and 10,000 agents cost a server that they send to every 10 s; rewrites docs/server.md (root; 6 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) env "PATH=$$PATH" go run ./bench -only fleet -fleet 1000,3000,10000 -docs docs
 
 .PHONY: bench-cost
 bench-cost: ## what a switch, a disk request and a computation cost, and whether the parts add up; rewrites docs/cost.md (root; 21 minutes)

@@ -29,7 +29,7 @@ type watched struct {
 	counters         []model.ContainerSample
 	instances        uint64
 	churn            float64
-	ended, began     float64
+	ended            float64
 	containersEnded  float64
 	containersNumber int
 }

@@ -103,7 +103,7 @@ func startFrames(ctx context.Context, o options, cpus int, more ...string) (*fra
 	}
 	arguments := []string{"-c", "0-" + strconv.Itoa(cpus-1), "env", "GOMAXPROCS=" + strconv.Itoa(cpus),
 		filepath.Join(o.binaries, "outsight"), "server", "--otlp", "", "--otlp-http", s.address,
-		"--listen", "127.0.0.1:18470", "--data", s.dir, "--max-series", "2000000"}
+		"--listen", "127.0.0.1:18470", "--data", s.dir}
 	s.process, err = startServer(ctx, s.address, "taskset", append(arguments, more...)...)
 	if err != nil {
 		os.RemoveAll(s.dir)

@@ -58,7 +58,10 @@ const mapWindow = 5 * time.Minute
 func measureAnalysis() []row {
 	before, after := layered(mapNodes, mapEdges, 1), layered(mapNodes, mapEdges, 2)
 	after.Time = before.Time.Add(time.Second)
-	w := windowBetween(before, after)
+	b := frame.NewBuilder(before.Time)
+	span := frame.Span{Before: b.Build(before), After: b.Build(after)}
+	w := &frame.Window{From: before.Time, To: after.Time,
+		Hosts: []frame.HostSpans{{Host: after.Host.Name, Spans: []frame.Span{span}}}}
 	runtime.GC() // of what was before
 	var build, analyse, path []float64
 	for range 5 {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	outsight "outsight/internal/agent"
 	"outsight/internal/demo"
 	"outsight/internal/frame"
 	"outsight/internal/graph"
-	"outsight/internal/model"
 )
 
 const (
@@ -79,8 +79,9 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		}
 		served := float64(after-before) / to.Time.Sub(from.Time).Seconds()
 		greatest = max(greatest, served)
-		g := graph.FromFrames(windowBetween(from, to), graph.Options{})
-		a := g.Analyse(map[string]float64{to.Host.Name: float64(to.Host.Cores)})
+		g := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
+			Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
+		a := g.Analyse(map[string]float64{to.Host: float64(runtime.NumCPU())})
 		if a.SaturationRate != nil {
 			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name})
 		}
@@ -109,24 +110,16 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 	return rows, nil
 }
 
-// windowBetween is what happened between two snapshots of one agent.
-func windowBetween(before, after *model.Snapshot) *frame.Window {
-	b := frame.NewBuilder(before.Time)
-	span := frame.Span{Before: b.Build(before), After: b.Build(after)}
-	return &frame.Window{From: before.Time, To: after.Time,
-		Hosts: []frame.HostSpans{{Host: after.Host.Name, Spans: []frame.Span{span}}}}
-}
-
-// moment is a snapshot, and how many requests the load generator has had answered by then.
-func moment(ctx context.Context, host *outsight.Host, shop *demo.Shop) (*model.Snapshot, uint64, error) {
-	last := host.Snapshot()
-	for host.Snapshot() == last {
+// moment is a frame, and how many requests the load generator has had answered by then.
+func moment(ctx context.Context, host *outsight.Host, shop *demo.Shop) (*frame.Frame, uint64, error) {
+	last := host.Frame()
+	for host.Frame() == last {
 		if err := wait(ctx, 5*time.Millisecond); err != nil {
 			return nil, 0, err
 		}
 	}
 	truth, err := shop.Truth(ctx)
-	return host.Snapshot(), truth.Load.Completed, err
+	return host.Frame(), truth.Load.Completed, err
 }
 
 func wait(ctx context.Context, d time.Duration) error {

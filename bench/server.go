@@ -23,6 +23,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
+	"outsight/internal/frame"
 	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -211,7 +212,7 @@ func newSimulated(n int) *simulated {
 	a.encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithWindowSize(256<<10))
 	a.snapshot = simulatedSnapshot(n, a.at)
-	a.series = otlp.Convert(a.snapshot)
+	a.series = otlp.FromFrame(frame.Of(a.snapshot), otlp.SeriesOptions{})
 	return a
 }
 
@@ -227,7 +228,7 @@ func (a *simulated) replace() {
 		e.Service = netip.AddrPortFrom(e.Service.Addr(), 10_000+uint16(a.begun/simulatedEdges))
 	}
 	a.snapshot.Time = a.at
-	series := otlp.Convert(a.snapshot)
+	series := otlp.FromFrame(frame.Of(a.snapshot), otlp.SeriesOptions{})
 	for i := range series {
 		if old := &a.series[i]; slices.Equal(old.Labels, series[i].Labels) {
 			series[i] = *old
@@ -239,9 +240,9 @@ func (a *simulated) replace() {
 // seriesOfEdge is how many series a simulated edge has.
 func seriesOfEdge() int {
 	s := simulatedSnapshot(0, time.Now())
-	whole := len(otlp.Convert(s))
+	whole := len(otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}))
 	s.Edges = nil
-	return (whole - len(otlp.Convert(s))) / simulatedEdges
+	return (whole - len(otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}))) / simulatedEdges
 }
 
 func simulatedSnapshot(host int, at time.Time) *model.Snapshot {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	inside "outsight/internal/agent"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
 )
 
 // whole is how long the parts are held against the host's own sums.
@@ -115,45 +117,62 @@ type wholeAt struct {
 	wrote, diskstats      map[string]float64
 }
 
-// lookAtWhole takes the next snapshot, and the host's own sums with it.
+// lookAtWhole takes the next frame, and the host's own sums with it.
 func lookAtWhole(ctx context.Context, host *inside.Host) (w wholeAt, err error) {
-	last := host.Snapshot()
-	for host.Snapshot() == last {
+	last := host.Frame()
+	for host.Frame() == last {
 		if err := sleep(ctx, time.Millisecond); err != nil {
 			return w, err
 		}
 	}
-	s := host.Snapshot()
-	w = wholeAt{at: s.Time, idle: float64(s.Self.IdleNS), used: float64(s.Self.OtherNS), containers: len(s.Containers),
-		wrote: map[string]float64{}, diskstats: map[string]float64{}}
+	f := host.Frame()
+	w = wholeAt{at: f.Time, wrote: map[string]float64{}, diskstats: map[string]float64{}}
 	if w.busyTicks, err = hostTicks(busyPlaces); err != nil {
 		return w, err
 	}
 	if w.cpuacct, err = rootCPU(); err != nil {
 		return w, err
 	}
-	for i := range s.Containers {
-		c := &s.Containers[i]
-		if c.CPU == nil {
-			return w, fmt.Errorf("no CPU time of %s", c.Container.Name)
-		}
-		w.used += float64(c.CPU.UsageNS)
-		for _, d := range c.Devices {
-			w.wrote[d.Device.Name] += float64(d.Counters.Write.Bytes)
-		}
-		for _, e := range c.Energy {
-			w.parts += float64(e.MicroJoules)
-		}
+	for _, s := range otlp.FromFrame(f, otlp.SeriesOptions{WithoutEdges: true}) {
+		w.add(&s)
 	}
-	if s.Energy == nil {
+	if w.meter == "" {
 		return w, errors.New("no meter and no model of energy")
 	}
-	w.meter = s.Energy.Meter.Source
-	for _, p := range s.Energy.Parts {
-		w.parts += float64(p.Idle)
-		w.energy += float64(p.Containers + p.Idle + p.System)
-	}
 	return w, readDiskstats(w.diskstats)
+}
+
+// add adds a series to the sum that it belongs to.
+func (w *wholeAt) add(s *model.Series) {
+	label := func(name string) string {
+		i := slices.IndexFunc(s.Labels, func(l model.Label) bool { return l.Name == name })
+		if i < 0 {
+			return ""
+		}
+		return s.Labels[i].Value
+	}
+	switch s.Name {
+	case otlp.HostCPUIdle:
+		w.idle += s.Value * 1e9
+	case otlp.HostCPUOther:
+		w.used += s.Value * 1e9
+	case otlp.ContainerCPUUsage:
+		w.used += s.Value * 1e9
+		w.containers++
+	case "container_disk_io_bytes_total":
+		if label("direction") == "write" {
+			w.wrote[label("device")] += s.Value
+		}
+	case "container_energy_joules_total":
+		w.parts += s.Value * 1e6
+	case "outsight_host_energy_joules_total":
+		w.energy += s.Value * 1e6
+		if label("part") == "idle" {
+			w.parts += s.Value * 1e6
+		}
+	case "outsight_energy_meter":
+		w.meter = label("source")
+	}
 }
 
 // Places of /proc/stat's line of all CPUs: user nice system idle iowait irq softirq steal.

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"outsight/internal/agent"
+	"outsight/internal/frame"
 	"outsight/internal/ingest"
-	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
 
 // What an agent sees of this host is the same on the other side of OTLP: every series, label and bucket.
-func TestRealSnapshotOverOTLP(t *testing.T) {
+func TestRealFrameOverOTLP(t *testing.T) {
 	host, err := agent.Open(agent.HostOptions{All: true})
 	if err != nil {
 		t.Fatal(err)
@@ -23,17 +23,17 @@ func TestRealSnapshotOverOTLP(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- host.Run(ctx) }()
 	defer func() { stop(); <-ended }()
-	var first, s *model.Snapshot
-	// The second snapshot has what happened since the first.
+	var first, s *frame.Frame
+	// The second frame has what happened since the first.
 	for deadline := time.Now().Add(patience); s == nil || s == first; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("no two snapshots")
+			t.Fatal("no two frames")
 		}
-		if s = host.Snapshot(); first == nil {
+		if s = host.Frame(); first == nil {
 			first = s
 		}
 	}
-	want := otlp.Convert(s)
+	want := otlp.FromFrame(s, otlp.SeriesOptions{})
 	b, err := ingest.NewDecoder(ingest.Limits{}).Decode(otlp.Encode(nil, want), "", time.Now())
 	if err != nil || b.Rejected.Total() != 0 || len(b.Series) != len(want) {
 		t.Fatalf("got %d of %d series, %v, %v", len(b.Series), len(want), b.Rejected, err)

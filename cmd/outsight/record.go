@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,16 +163,6 @@ func (o *recordOptions) wanted(c *model.Container) bool {
 	return false
 }
 
-// wantsAny reports whether a container of a snapshot is to be recorded.
-func (o *recordOptions) wantsAny(s *model.Snapshot) bool {
-	for i := range s.Containers {
-		if o.wanted(s.Containers[i].Container) {
-			return true
-		}
-	}
-	return false
-}
-
 // ask is the socket of the agent that keeps samples; it is printed.
 func (o *recordOptions) ask(errOut io.Writer) string {
 	socket := o.socketOf()
@@ -221,10 +212,10 @@ func record(ctx context.Context, o recordOptions, options agent.HostOptions, out
 		stop()
 		err = errors.Join(err, <-ended, host.Close())
 	}()
-	for begun := time.Now(); host.Snapshot() == nil && ctx.Err() == nil && time.Since(begun) < namesTime; {
+	for begun := time.Now(); host.Frame() == nil && ctx.Err() == nil && time.Since(begun) < namesTime; {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if s := host.Snapshot(); s != nil && !o.wantsAny(s) {
+	if !slices.ContainsFunc(host.Containers(), o.wanted) {
 		fmt.Fprintf(errOut, "outsight: no container is like --containers %q yet; it is waited for\n", o.containers)
 	}
 	ticks, err := host.Record(kernel.RecorderOptions{Interval: o.interval})

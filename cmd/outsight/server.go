@@ -80,6 +80,7 @@ serves what is in there.`,
 			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			privateFiles()
+			collectOften()
 			if o.bounds, err = o.queryFlags.bounds(limitMemory(serverMemory + o.inFlight +
 				int64(o.maxSeries)*store.SeriesBytes)); err != nil {
 				return err

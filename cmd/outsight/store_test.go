@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -24,7 +25,7 @@ func TestStoreTellsOfItsClock(t *testing.T) {
 	}
 	_, snapshot := twoSeconds()
 	snapshot.Time = now
-	err = kept.Append(t.Context(), otlp.Convert(snapshot))
+	err = kept.Append(t.Context(), otlp.FromFrame(frame.Of(snapshot), otlp.SeriesOptions{}))
 	report.update()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func TestStoreTellsItsBounds(t *testing.T) {
 	}
 	_, snapshot := twoSeconds()
 	snapshot.Time = time.Now()
-	err = kept.Append(t.Context(), otlp.Convert(snapshot))
+	err = kept.Append(t.Context(), otlp.FromFrame(frame.Of(snapshot), otlp.SeriesOptions{}))
 	report.update()
 	if err == nil {
 		t.Error("a store of ten series took a whole snapshot")

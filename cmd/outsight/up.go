@@ -193,7 +193,7 @@ func (u *up) handler() http.Handler {
 		Log:     u.frames,
 		Names:   namesOf(u.names),
 		PromQL:  api.PromQL(u.options.promQL),
-		Metrics: otlp.Handler(u.host.Snapshot),
+		Metrics: otlp.Handler(u.host.Frame),
 		Flight:  u.host.Flight,
 
 		Anomalies:    u.host.Anomalies,

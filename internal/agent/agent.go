@@ -131,11 +131,6 @@ type Sink interface {
 	Consume(context.Context, *frame.Frame) error
 }
 
-// RowSink takes what was read as it was read, before it is a frame. For the rest it is as a Sink.
-type RowSink interface {
-	ConsumeRows(context.Context, *model.Snapshot) error
-}
-
 // KeyWanter says that the next frame is to be a key frame, once for each time that it wants one.
 type KeyWanter interface {
 	WantsKey() bool
@@ -151,13 +146,15 @@ type Options struct {
 	// Epoch is when the kernel programs began to count (default: when the agent is made).
 	Epoch time.Time
 	// Sinks by name. The name is part of messages and of the drop counters.
-	Sinks    map[string]Sink
-	RowSinks map[string]RowSink
+	Sinks map[string]Sink
 	// ProcRoot is where procfs is mounted (default /proc).
 	ProcRoot string
 	// Budget is what everything may cost together, as a share of the host's CPU time; 0 is no limit.
 	Budget float64
 	Logger *slog.Logger
+
+	// whenRead is told what was read before it is a frame, for tests of the reading; nil tells none.
+	whenRead func(*model.Snapshot)
 }
 
 // Agent watches one host.
@@ -169,16 +166,16 @@ type Agent struct {
 	contention *contention
 	victims    *victims
 	processes  *processWork
-	sinks      []*queue[*frame.Frame]
-	rowSinks   []*queue[*model.Snapshot]
+	sinks      []*queue
 	failures   *failures
-	latest     atomic.Pointer[model.Snapshot]
-	builder    *frame.Builder
-	frame      atomic.Pointer[frame.Frame]
+	// last is when the kernel was read for the newest frame.
+	last    time.Time
+	builder *frame.Builder
+	frame   atomic.Pointer[frame.Frame]
 	// edges are the last that could be read.
 	edges []model.Edge
 	disks *disks
-	// unread is why some of the kernel's counters could not be read for latest.
+	// unread is why some of the kernel's counters could not be read for the newest frame.
 	unread atomic.Pointer[error]
 
 	// removed control groups whose counters may still move for a moment.
@@ -228,11 +225,7 @@ func New(sources Sources, o Options) *Agent {
 	for name, sink := range o.Sinks {
 		a.sinks = append(a.sinks, newQueue(name, sink.Consume, &a.spent, o.Logger))
 	}
-	for name, sink := range o.RowSinks {
-		a.rowSinks = append(a.rowSinks, newQueue(name, sink.ConsumeRows, &a.spent, o.Logger))
-	}
-	slices.SortFunc(a.sinks, func(x, y *queue[*frame.Frame]) int { return strings.Compare(x.name, y.name) })
-	slices.SortFunc(a.rowSinks, func(x, y *queue[*model.Snapshot]) int { return strings.Compare(x.name, y.name) })
+	slices.SortFunc(a.sinks, func(x, y *queue) int { return strings.Compare(x.name, y.name) })
 	a.cpu.files, _ = sources.Files.(cpuFiles)
 	if sources.Parts != nil && sources.Programs != nil && sources.Statistics != nil {
 		meter := &programMeter{programs: sources.Programs, enable: sources.Statistics, every: costEvery}
@@ -247,10 +240,7 @@ func New(sources Sources, o Options) *Agent {
 // Frame is the newest frame, nil before the first. It may be called by anybody.
 func (a *Agent) Frame() *frame.Frame { return a.frame.Load() }
 
-// Snapshot is what the newest frame was made of, nil before the first. It may be called by anybody.
-func (a *Agent) Snapshot() *model.Snapshot { return a.latest.Load() }
-
-// CountersError is why some of the kernel's counters could not be read for the newest snapshot,
+// CountersError is why some of the kernel's counters could not be read for the newest frame,
 // nil where all could. It may be called by anybody.
 func (a *Agent) CountersError() error {
 	if err := a.unread.Load(); err != nil {
@@ -270,17 +260,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, q := range a.sinks {
 		running.Go(func() { q.run(ctx) })
 	}
-	for _, q := range a.rowSinks {
-		running.Go(func() { q.run(ctx) })
-	}
 	if a.keeping != nil {
 		running.Go(func() { a.keeping.meter.run(ctx) })
 	}
 	defer func() {
 		for _, q := range a.sinks {
-			q.close()
-		}
-		for _, q := range a.rowSinks {
 			q.close()
 		}
 	}()
@@ -299,19 +283,17 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // step makes a frame and hands it on.
 func (a *Agent) step() {
-	s := a.read()
-	f := a.build(s)
-	a.latest.Store(s)
+	f := a.build(a.read())
 	a.frame.Store(f)
 	for _, q := range a.sinks {
 		q.put(f)
 	}
-	for _, q := range a.rowSinks {
-		q.put(s)
-	}
 }
 
 func (a *Agent) build(s *model.Snapshot) *frame.Frame {
+	if a.options.whenRead != nil {
+		a.options.whenRead(s)
+	}
 	defer a.spent.on(partExport)()
 	for _, sink := range a.options.Sinks {
 		if k, ok := sink.(KeyWanter); ok && k.WantsKey() {

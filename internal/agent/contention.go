@@ -28,6 +28,9 @@ type contention struct {
 	// more.
 	pairsKept int
 	refused   uint64
+	// known says that it was read. Where it cannot be read later, what was counted last holds: else its rows in frames
+	// would end, and what they counted would be there twice when it comes again after they were summed.
+	known bool
 }
 
 type groupPair struct{ victim, culprit model.CgroupID }
@@ -196,18 +199,18 @@ func (c *contention) drop() model.Drop {
 	return model.Drop{Name: "contending_containers", Count: c.refused, Capacity: maxContenders, Used: uint64(c.pairsKept)}
 }
 
-// readContention adds who disturbed whom. It reports whether it could be read.
-func (a *Agent) readContention(containers []*model.Container) bool {
+// readContention adds who disturbed whom.
+func (a *Agent) readContention(containers []*model.Container) {
 	if a.sources.Contention == nil {
-		return false
+		return
 	}
 	defer a.spent.on(partContention)()
 	read, err := a.sources.Contention.ReadContention()
 	a.failures.note("who disturbs whom", err)
 	if err != nil {
-		return false
+		return
 	}
 	a.contention.update(read, func(id model.CgroupID) string { return a.groups.owner(id, a.sources.Registry.Lookup) },
 		containers)
-	return true
+	a.contention.known = true
 }

@@ -85,3 +85,50 @@ func TestRowsOfWhatCannotBeRead(t *testing.T) {
 		}
 	})
 }
+
+// contendedSource tells who disturbs whom, unless it has an error.
+type contendedSource struct {
+	read model.KernelContention
+	err  error
+}
+
+func (c *contendedSource) ReadContention() (*model.KernelContention, error) { return &c.read, c.err }
+
+// TestContentionThatCannotBeRead: where it is shed for long and comes back, what was counted is there once.
+func TestContentionThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		s.add("web", 10)
+		s.add("db", 20)
+		s.cgroups = []model.CgroupCounters{used(10, 5), used(20, 5)}
+		source := &contendedSource{read: model.KernelContention{Pairs: []model.CgroupPair{pair(10, 20, 7e6, 3)}}}
+		sources := s.sources()
+		sources.Contention = source
+		a := New(sources, Options{})
+		waited := func() (n uint64) {
+			time.Sleep(time.Second)
+			a.step()
+			f := a.Frame()
+			of := &f.Tables[frame.Labelled]
+			for row := range of.IDs {
+				if f.Text(frame.Labelled, frame.LabelledMetric, row) == "container_run_queue_wait_by_seconds_total" {
+					v, _ := of.Columns[0].At(row)
+					n += v
+				}
+			}
+			return n
+		}
+		want := waited()
+		if want != 7e6 {
+			t.Fatalf("waits of %d ns were counted, want 7 ms", want)
+		}
+		source.err = errors.New("shed")
+		for range int(frame.Linger/time.Second) + 10 {
+			waited()
+		}
+		source.err = nil
+		if got := waited(); got != want {
+			t.Errorf("the frame has waits of %d ns, want the %d that were counted", got, want)
+		}
+	})
+}

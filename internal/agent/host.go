@@ -34,6 +34,10 @@ func ReadHost(procRoot, cgroupLayout string) (model.Host, error) {
 	if h.Cores, h.BootTime, err = parseStat(stat); err != nil {
 		return h, fmt.Errorf("reading the CPUs: %w", err)
 	}
+	// Without one the boot time distinguishes boots, which moves where the clock is set.
+	if id, err := os.ReadFile(procRoot + "/sys/kernel/random/boot_id"); err == nil {
+		h.BootID = strings.TrimSpace(string(id))
+	}
 	memory, err := os.ReadFile(procRoot + "/meminfo")
 	if err != nil {
 		return h, fmt.Errorf("reading the memory's size: %w", err)

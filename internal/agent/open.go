@@ -59,7 +59,6 @@ type HostOptions struct {
 // Exporter sends what is seen to a server: as frames, or as series.
 type Exporter interface {
 	Sink
-	RowSink
 	Reporter
 	Sender
 	// OTLP reports whether it sends series.
@@ -68,17 +67,14 @@ type Exporter interface {
 
 // AddExporter makes the agent hand what it sees to e.
 func (o *HostOptions) AddExporter(e Exporter) {
-	if e.OTLP() {
-		if o.RowSinks == nil {
-			o.RowSinks = map[string]RowSink{}
-		}
-		o.RowSinks["otlp"] = e
-	} else {
-		if o.Sinks == nil {
-			o.Sinks = map[string]Sink{}
-		}
-		o.Sinks["server"] = e
+	if o.Sinks == nil {
+		o.Sinks = map[string]Sink{}
 	}
+	name := "server"
+	if e.OTLP() {
+		name = "otlp"
+	}
+	o.Sinks[name] = e
 	o.Reporters, o.Senders = append(slices.Clip(o.Reporters), e), append(slices.Clip(o.Senders), e)
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,11 +62,6 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// sinkFunc is a function as a RowSink.
-type sinkFunc func(*model.Snapshot)
-
-func (f sinkFunc) ConsumeRows(_ context.Context, s *model.Snapshot) error { f(s); return nil }
-
 // tellsOne is a part of a program around the agent.
 type tellsOne struct{}
 
@@ -79,11 +75,11 @@ func TestShortContainerOnThisHost(t *testing.T) {
 	var seen []*model.Snapshot
 	var consumed time.Time // of the last: its numbers were read before
 	host, err := Open(HostOptions{Reporters: []Reporter{tellsOne{}},
-		Options: Options{RowSinks: map[string]RowSink{"test": sinkFunc(func(s *model.Snapshot) {
+		Options: Options{whenRead: func(s *model.Snapshot) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen, consumed = append(seen, s), time.Now()
-		})}}})
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +187,9 @@ func TestShortContainerOnThisHost(t *testing.T) {
 
 // A kernel that takes no program leaves what is in files.
 func TestWithoutKernelPrograms(t *testing.T) {
-	host, err := Open(HostOptions{Kernel: kernel.Options{KernelTypes: filepath.Join(t.TempDir(), "none")}})
+	var newest atomic.Pointer[model.Snapshot]
+	host, err := Open(HostOptions{Kernel: kernel.Options{KernelTypes: filepath.Join(t.TempDir(), "none")},
+		Options: Options{whenRead: newest.Store}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +205,7 @@ func TestWithoutKernelPrograms(t *testing.T) {
 	var found *model.ContainerSample
 	for deadline := time.Now().Add(testPatience); found == nil &&
 		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if s := host.Snapshot(); s != nil {
+		if s := newest.Load(); s != nil {
 			ours := func(c model.ContainerSample) bool { return c.Container.ID == filepath.Base(group) }
 			if i := slices.IndexFunc(s.Containers, ours); i >= 0 {
 				found = &s.Containers[i]
@@ -255,13 +253,13 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 	}
 	var mu sync.Mutex
 	last := map[string]model.ContainerSample{}
-	host, err := Open(HostOptions{Options: Options{RowSinks: map[string]RowSink{"test": sinkFunc(func(s *model.Snapshot) {
+	host, err := Open(HostOptions{Options: Options{whenRead: func(s *model.Snapshot) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range s.Containers {
 			last[c.Container.ID] = c
 		}
-	})}}})
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -16,25 +17,25 @@ const (
 	drainTime = 5 * time.Second
 )
 
-// queue hands frames, or what they are made of, to one sink.
-type queue[T any] struct {
+// queue hands frames to one sink.
+type queue struct {
 	name     string
-	consume  func(context.Context, T) error
-	waiting  chan T
+	consume  func(context.Context, *frame.Frame) error
+	waiting  chan *frame.Frame
 	dropped  atomic.Uint64
 	failed   atomic.Uint64
 	failures *failures
 	spent    *spending
 }
 
-func newQueue[T any](name string, consume func(context.Context, T) error, spent *spending,
-	logger *slog.Logger) *queue[T] {
-	return &queue[T]{name: name, consume: consume, waiting: make(chan T, queueLength), failures: newFailures(logger),
+func newQueue(name string, consume func(context.Context, *frame.Frame) error, spent *spending,
+	logger *slog.Logger) *queue {
+	return &queue{name: name, consume: consume, waiting: make(chan *frame.Frame, queueLength), failures: newFailures(logger),
 		spent: spent}
 }
 
 // put never waits: where the sink is behind, the oldest that waits is dropped.
-func (q *queue[T]) put(s T) {
+func (q *queue) put(s *frame.Frame) {
 	for {
 		select {
 		case q.waiting <- s:
@@ -50,10 +51,10 @@ func (q *queue[T]) put(s T) {
 }
 
 // close ends run when it has handed on what waits. No put may follow.
-func (q *queue[T]) close() { close(q.waiting) }
+func (q *queue) close() { close(q.waiting) }
 
 // run hands on what comes until close, and for drainTime after ctx has ended.
-func (q *queue[T]) run(ctx context.Context) {
+func (q *queue) run(ctx context.Context) {
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cancel) })
@@ -73,7 +74,7 @@ func (q *queue[T]) run(ctx context.Context) {
 	}
 }
 
-func (q *queue[T]) drop() model.Drop {
+func (q *queue) drop() model.Drop {
 	return model.Drop{
 		Name: "agent/sink-" + q.name, Count: q.dropped.Load() + q.failed.Load(),
 		Capacity: queueLength, Used: uint64(len(q.waiting)),

@@ -16,9 +16,10 @@ func (a *Agent) read() *model.Snapshot {
 	var clockErr error
 	s.ClockError, clockErr = readClockError()
 	a.failures.note("the clock's error", clockErr)
-	if before := a.latest.Load(); before != nil {
-		s.Window = begin.Sub(before.Time)
+	if !a.last.IsZero() {
+		s.Window = begin.Sub(a.last)
 	}
+	a.last = begin
 	// Containers first: one that ends after this has its last numbers in the next snapshot, and
 	// one that begins after this is not in this one at all.
 	end := a.spent.on(partContainers)
@@ -39,14 +40,14 @@ func (a *Agent) read() *model.Snapshot {
 	}
 	a.readProcesses()
 	a.readDisks()
-	contended := a.readContention(containers)
+	a.readContention(containers)
 	listenersErr := a.readListeners(begin, containers)
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
-	s.Containers = a.readContainers(containers, counted, contended)
+	s.Containers = a.readContainers(containers, counted)
 	if counting {
 		a.readPower(s, packages)
 	}
@@ -133,7 +134,7 @@ func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Tran
 	return network.OfEdges(a.translations, edges)
 }
 
-func (a *Agent) readContainers(containers []*model.Container, counted, contended bool) []model.ContainerSample {
+func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
 	// The samples point into the usages, which are of this snapshot alone.
 	usages := make([]container.Usage, len(containers))
 	if a.sources.Files != nil {
@@ -164,7 +165,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted, contended
 		if counted && a.sources.CountsReclaim {
 			s.Reclaim = a.groups.reclaim(c.ID)
 		}
-		if contended {
+		if a.contention.known {
 			s.Contention = a.contention.of(c.ID)
 		}
 		errs = append(errs, u.Err)

@@ -12,7 +12,6 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/frame"
-	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
 
@@ -24,7 +23,7 @@ func (noFlights) Anomaly(uint64) *recorder.FlightData       { return nil }
 
 // Every route of an agent needs the role that is here. Who adds one decides who may have it.
 func TestRoutesNeedRoles(t *testing.T) {
-	newest := func() *model.Snapshot { return nil }
+	newest := func() *frame.Frame { return nil }
 	of := func(m *access.Mux) map[string]access.Roles {
 		all := map[string]access.Roles{}
 		for _, r := range m.Routes() {

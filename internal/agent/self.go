@@ -52,9 +52,6 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	for _, q := range a.sinks {
 		s.Drops = append(s.Drops, q.drop())
 	}
-	for _, q := range a.rowSinks {
-		s.Drops = append(s.Drops, q.drop())
-	}
 	s.Drops = append(s.Drops, a.builder.Drops()...)
 }
 

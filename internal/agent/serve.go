@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/access"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
@@ -117,7 +118,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 		return ServeHTTP(ctx, socket, answers.Measure(SocketHandler(host.Frame, host)), o.Host.Logger)
 	})
 	if metrics != nil {
-		handler := answers.Measure(metricsHandler(o.Access, host.Snapshot))
+		handler := answers.Measure(metricsHandler(o.Access, host.Frame))
 		listener := o.Access.Secure(answers.Count(metrics))
 		group.Go(func() error { return ServeHTTP(ctx, listener, handler, o.Host.Logger) })
 	}
@@ -126,7 +127,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 
 // metricsHandler answers /metrics, and for those who keep processes running /healthz and /readyz, which say nothing
 // else.
-func metricsHandler(a access.Access, newest func() *model.Snapshot) *access.Mux {
+func metricsHandler(a access.Access, newest func() *frame.Frame) *access.Mux {
 	mux := access.NewMux(a.Auth, a.Hosts)
 	mux.Handle(access.Read, "/metrics", otlp.Handler(newest))
 	mux.HandleFunc(access.Public, "GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
@@ -135,10 +136,7 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 	snapshots := make(chan *model.Snapshot, 100)
 	answers := &Answers{}
 	host, err := Open(HostOptions{Flight: time.Minute, Answers: answers,
-		Options: Options{Budget: 0.99, RowSinks: map[string]RowSink{"test": sinkFunc(func(s *model.Snapshot) {
-			otlp.Convert(s)
-			snapshots <- s
-		})}}})
+		Options: Options{Budget: 0.99, whenRead: func(s *model.Snapshot) { snapshots <- s }}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +151,7 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 		}
 	}()
 	server := listenLocal(t)
-	serve(t, server, answers.Measure(otlp.Handler(host.Snapshot)))
+	serve(t, server, answers.Measure(otlp.Handler(host.Frame)))
 	var s *model.Snapshot
 	for limit := time.After(testPatience); ; {
 		select {
@@ -168,7 +166,7 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 	}
 	whole, parts := 0.0, 0.0
 	names := map[string]bool{}
-	for _, m := range otlp.Convert(s) {
+	for _, m := range otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}) {
 		switch m.Name {
 		case otlp.CostRatio:
 			whole += m.Value

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,8 @@ func TestVictimsOfContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		s.add("shop", 7)
-		a := New(s.sources(), Options{ProcRoot: t.TempDir()})
+		var newest atomic.Pointer[model.Snapshot]
+		a := New(s.sources(), Options{ProcRoot: t.TempDir(), whenRead: newest.Store})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = a.Run(ctx) }() // ends with ctx alone
@@ -27,7 +29,7 @@ func TestVictimsOfContainers(t *testing.T) {
 		}
 		victims := func() *model.OOMVictims {
 			time.Sleep(2 * time.Second)
-			for _, c := range a.Snapshot().Containers {
+			for _, c := range newest.Load().Containers {
 				if c.Container.ID == "shop" {
 					return c.Victims
 				}

@@ -7,6 +7,7 @@ import (
 
 	"outsight/internal/fleet"
 	"outsight/internal/frame"
+	"outsight/internal/framelog"
 	"outsight/internal/graph"
 )
 
@@ -53,7 +54,8 @@ func (s *server) changes(ctx context.Context, r *http.Request) (any, error) {
 	if times[1].Equal(from) {
 		times = append(times[:1], from, to)
 	}
-	err = s.windows(ctx, times, nil, func(_ int, w *frame.Window) error {
+	q := framelog.Query{Times: times, Only: graphColumns}
+	err = s.windowsOf(ctx, q, func(_ int, w *frame.Window) error {
 		windows = append(windows, &windowData{window: w})
 		return nil
 	})

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"strings"
@@ -341,5 +344,29 @@ func TestStatusTellsOfSilentHosts(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s later: %v, want %v", later, got, want)
 		}
+	}
+}
+
+// The map's own JSON is that of encoding/json.
+func TestGraphAnswerIsJSON(t *testing.T) {
+	k, _, now := fill(t, 30, nil)
+	s := &server{Options: Options{Log: k.log, Now: func() time.Time { return now }, MaxEdges: 1000, Busy: NewSlots(),
+		PromQL: PromQLFull}}
+	answer, err := s.graph(t.Context(), httptest.NewRequest("GET", "/api/outsight/graph", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := answer.(encoder).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual, err := json.Marshal(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want map[string]any
+	if err := errors.Join(json.Unmarshal(own, &got), json.Unmarshal(usual, &want)); err != nil ||
+		!reflect.DeepEqual(got, want) || len(got["edges"].([]any)) == 0 {
+		t.Errorf("%v: got\n%s\nwant\n%s", err, own, usual)
 	}
 }

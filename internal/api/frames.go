@@ -22,14 +22,32 @@ type windowData struct {
 	known []fleet.Host
 }
 
+// What is read of frames: for a graph with its hosts and its completeness, and for an analysis.
+var (
+	graphColumns    = withFleet(graph.Columns())
+	analysisColumns = withFleet(graph.AnalysisColumns())
+)
+
+// withFleet adds what package fleet reads. Of Labelled that are drops and the agent's version, which are counters.
+func withFleet(columns map[frame.TableID][]string) *frame.Projection {
+	columns[frame.Hosts], columns[frame.Labelled] = nil, []string{frame.Schema[frame.Labelled].Columns[0].Name}
+	return frame.NewProjection(columns)
+}
+
 // windows reads the windows between moments, and visits one after the other.
 func (s *server) windows(ctx context.Context, times []time.Time, hosts []string,
 	visit func(i int, w *frame.Window) error) error {
+	return s.windowsOf(ctx, framelog.Query{Times: times, Hosts: hosts}, visit)
+}
+
+// windowsOf reads the windows of a query.
+func (s *server) windowsOf(ctx context.Context, q framelog.Query, visit func(i int, w *frame.Window) error) error {
 	if s.Log == nil {
 		return errNoLog
 	}
-	i := 0
-	for w, err := range s.Log.Windows(ctx, framelog.Query{Tenant: s.Tenant, Times: times, Hosts: hosts}) {
+	i, times := 0, q.Times
+	q.Tenant = s.Tenant
+	for w, err := range s.Log.Windows(ctx, q) {
 		if err != nil {
 			return fmt.Errorf("reading the frames from %s to %s: %w", times[0].Format(time.RFC3339),
 				times[len(times)-1].Format(time.RFC3339), err)
@@ -44,8 +62,15 @@ func (s *server) windows(ctx context.Context, times []time.Time, hosts []string,
 
 // read reads one window.
 func (s *server) read(ctx context.Context, from, to time.Time, hosts []string) (*windowData, error) {
+	return s.readOnly(ctx, from, to, hosts, nil)
+}
+
+// readOnly reads some columns of one window; nil for all.
+func (s *server) readOnly(ctx context.Context, from, to time.Time, hosts []string,
+	only *frame.Projection) (*windowData, error) {
 	data := &windowData{window: &frame.Window{From: from, To: to}}
-	err := s.windows(ctx, []time.Time{from, to}, hosts, func(_ int, w *frame.Window) error {
+	q := framelog.Query{Times: []time.Time{from, to}, Hosts: hosts, Only: only}
+	err := s.windowsOf(ctx, q, func(_ int, w *frame.Window) error {
 		data.window = w
 		return nil
 	})

@@ -73,9 +73,23 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": fmt.Sprintf(format, args...)}) // who asked has gone
 }
 
+// encoder is an answer that writes its own JSON.
+type encoder interface {
+	encode() ([]byte, error)
+}
+
 // writeJSON calls encoded before it writes: the client may read slowly.
 func (s *server) writeJSON(w http.ResponseWriter, r *http.Request, answer any, encoded func()) {
 	body := jsonBody{server: s, w: w, r: r, encoded: encoded}
+	if own, ok := answer.(encoder); ok {
+		b, err := own.encode()
+		if err != nil {
+			writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
+			return
+		}
+		_, _ = body.Write(b) // it never fails
+		return
+	}
 	if err := json.NewEncoder(&body).Encode(answer); err != nil {
 		writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
-	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -76,7 +75,7 @@ func (k *kept) send(s *model.Snapshot) error {
 	}
 	k.batch = append(k.batch, framelog.Encoded{Tenant: k.tenant, Header: f.Header, Data: frame.Encode(nil, f, a.key)})
 	if k.series != nil {
-		return k.series.Append(context.Background(), otlp.Convert(s))
+		return k.series.Append(context.Background(), otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}))
 	}
 	return nil
 }
@@ -85,14 +84,6 @@ func (k *kept) flush() error {
 	batch := k.batch
 	k.batch = nil
 	return k.log.Append(context.Background(), batch)
-}
-
-// graphBetween is the graph of what happened between two snapshots of one agent.
-func graphBetween(before, after *model.Snapshot) *graph.Graph {
-	b := frame.NewBuilder(before.Time)
-	span := frame.Span{Before: b.Build(before), After: b.Build(after)}
-	return graph.FromFrames(&frame.Window{From: before.Time, To: after.Time,
-		Hosts: []frame.HostSpans{{Host: after.Host.Name, Spans: []frame.Span{span}}}}, graph.Options{})
 }
 
 // nothing is a log in which nothing is stored, or that cannot be read.

@@ -43,14 +43,6 @@ func (r *labelledRow) nodeID() string {
 	return r.container
 }
 
-// label is the value of a label.
-func (r *labelledRow) label(name string) string {
-	if i := slices.Index(r.info.Labels, name); i >= 0 {
-		return r.labels[i]
-	}
-	return ""
-}
-
 // rate is per second, of a counter.
 func (r *labelledRow) rate() (float64, bool) {
 	return r.value / r.seconds, r.info.Kind == model.Counter && r.seconds > 0

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -82,7 +83,7 @@ func TestPrometheusAnswersLikePrometheus(t *testing.T) {
 		Edges: []model.Edge{{Side: model.RoleClient, Client: model.Peer{Container: c},
 			Counters: model.EdgeCounters{SentBytes: 1 << 40, Latency: &model.Histogram{}}}},
 	}
-	agent := httptest.NewServer(otlp.Handler(func() *model.Snapshot { return snapshot }))
+	agent := httptest.NewServer(otlp.Handler(func() *frame.Frame { return frame.Of(snapshot) }))
 	defer agent.Close()
 	theirs := startPrometheus(t, agent.Listener.Addr().String())
 
@@ -91,7 +92,7 @@ func TestPrometheusAnswersLikePrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if err := st.Append(context.Background(), otlp.Convert(snapshot)); err != nil {
+	if err := st.Append(context.Background(), otlp.FromFrame(frame.Of(snapshot), otlp.SeriesOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	ours := Prometheus(st)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"outsight/internal/access"
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/store"
@@ -153,7 +154,7 @@ func readsItsOwnAlone(t *testing.T, kept keeper) {
 		now = start.Add(time.Duration(i) * time.Second)
 		for _, tenant := range []string{"qzz", "wzz"} {
 			frames.tenant, frames.agents = tenant, agents[tenant]
-			err := errors.Join(kept.Append(context.Background(), marked(otlp.Convert(sh.at(now)), tenant)),
+			err := errors.Join(kept.Append(context.Background(), marked(otlp.FromFrame(frame.Of(sh.at(now)), otlp.SeriesOptions{}), tenant)),
 				frames.send(markedSnapshot(sh.at(now), tenant)))
 			if err != nil {
 				t.Fatal(err)

@@ -62,7 +62,7 @@ func texts(series []model.Series, zeros bool) (all []string) {
 // The series of a frame are those of the snapshot that it was made of, but for counters that are 0.
 func TestSeriesAreThoseOfTheSnapshot(t *testing.T) {
 	s := shop(began)
-	want := texts(otlp.Convert(s), false)
+	want := texts(otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}), false)
 	got := SeriesOf("", true)(frame.NewBuilder(began).Build(s))
 	compare(t, texts(got, true), want)
 	keys := map[uint64]bool{}
@@ -82,7 +82,7 @@ func TestSeriesOfContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := texts(slices.DeleteFunc(otlp.Convert(s), func(s model.Series) bool {
+	want := texts(slices.DeleteFunc(otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}), func(s model.Series) bool {
 		return slices.ContainsFunc(s.Labels, func(l model.Label) bool { return l.Name == otlp.LabelSide })
 	}), false)
 	compare(t, texts(SeriesOf("", false)(only), true), want)

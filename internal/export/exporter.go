@@ -2,7 +2,6 @@ package export
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -142,11 +141,6 @@ func at(server *url.URL, path string) string {
 		u.Path = path
 	}
 	return u.String()
-}
-
-// ConsumeRows implements agent.RowSink: it writes series to the spool, as a batch of OTLP.
-func (e *Exporter) ConsumeRows(_ context.Context, s *model.Snapshot) error {
-	return e.Put(otlp.Convert(s))
 }
 
 // Put writes a batch of OTLP to the spool: all series that the host has at one time. It must not be called concurrently.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outsight/internal/frame"
+	"outsight/internal/otlp"
 )
 
 // keyPause is the least time between two key frames that are asked for.
@@ -30,8 +31,12 @@ type frames struct {
 	}
 }
 
-// Consume implements agent.Sink: it writes a frame to the spool. It must not be called concurrently.
+// Consume implements agent.Sink: it writes a frame to the spool, or its series as a batch of OTLP. It must not be called
+// concurrently.
 func (e *Exporter) Consume(_ context.Context, f *frame.Frame) error {
+	if e.OTLP() {
+		return e.Put(otlp.FromFrame(f, otlp.SeriesOptions{}))
+	}
 	if !f.IsKey() {
 		every := e.options.SendEvery
 		if every > 0 && f.Time.Truncate(every).Equal(e.frames.last.Truncate(every)) {

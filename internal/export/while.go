@@ -61,5 +61,5 @@ func WhileAll(ctx context.Context, targets []Target, work func([]*Exporter) erro
 	})
 }
 
-// OTLP reports whether the exporter sends series: it is an agent.RowSink then, and else an agent.Sink.
+// OTLP reports whether the exporter sends series, and no frames.
 func (e *Exporter) OTLP() bool { return e.options.OTLP }

@@ -66,6 +66,7 @@ func BenchmarkBuild(b *testing.B) {
 	s, builder := newShop(50, 200).at(start, 0), NewBuilder(start)
 	builder.Build(s)
 	b.ReportAllocs()
+	defer reportCPU(b)()
 	for b.Loop() {
 		s.Time = s.Time.Add(time.Second)
 		busy(s)

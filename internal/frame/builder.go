@@ -1,6 +1,8 @@
 package frame
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -62,6 +64,7 @@ type rows struct {
 	// totals are how many durations the histograms have in the frame before, by column and row; spare is memory for the
 	// next ones.
 	totals, spare [][]uint64
+	scratch       scratch
 	index         forgetter
 }
 
@@ -79,6 +82,9 @@ func NewBuilder(epoch time.Time) *Builder {
 	return b
 }
 
+// Of is the frame of an agent that has seen this alone.
+func Of(s *model.Snapshot) *Frame { return NewBuilder(s.Time).Build(s) }
+
 // ForceKey makes the next frame a key frame: one that is told completely.
 func (b *Builder) ForceKey() { b.forced = true }
 
@@ -94,13 +100,23 @@ func (b *Builder) Drops() []model.Drop {
 	return []model.Drop{{Name: "frame/ended-rows", Count: b.overflow, Used: uint64(used), Capacity: maxSums}}
 }
 
+// bootOf distinguishes boots of a host.
+func bootOf(h *model.Host) uint64 {
+	switch {
+	case h.BootID != "":
+		sum := sha256.Sum256([]byte(h.BootID))
+		return max(binary.LittleEndian.Uint64(sum[:]), 1)
+	case !h.BootTime.IsZero():
+		return uint64(h.BootTime.Unix())
+	}
+	return 0
+}
+
 // Build makes the next frame. Snapshots are to come in the order of their times.
 func (b *Builder) Build(s *model.Snapshot) *Frame {
 	f := &Frame{Header: b.header}
 	f.Host, f.Time, f.ClockError = s.Host.Name, s.Time, s.ClockError
-	if !s.Host.BootTime.IsZero() {
-		f.Boot = uint64(s.Host.BootTime.Unix())
-	}
+	f.Boot = bootOf(&s.Host)
 	f.Number++
 	if b.before == nil || b.forced || len(b.texts.all) >= maxStrings ||
 		!f.Time.Truncate(KeyInterval).Equal(b.before.Time.Truncate(KeyInterval)) {

@@ -19,7 +19,6 @@ func TestNothingIsLostWithRows(t *testing.T) {
 	}
 	alive := map[int]*live{}
 	var frames []*Frame
-	var sums []uint64
 	for second := range 2000 {
 		now := start.Add(time.Duration(second) * time.Second)
 		s := &model.Snapshot{Time: now, Host: model.Host{Name: "h", Cores: 2}}
@@ -50,7 +49,7 @@ func TestNothingIsLostWithRows(t *testing.T) {
 					Latency: l.e.Latency.Clone()}}})
 		}
 		f := b.Build(s)
-		frames, sums = append(frames, f), append(sums, counted)
+		frames = append(frames, f)
 		check := func(table TableID, column string, want uint64) {
 			t.Helper()
 			got := uint64(0)
@@ -194,5 +193,20 @@ func TestSumIsFixed(t *testing.T) {
 	unnamed, named, later := at(0, ""), at(3, "web"), at(60, "other")
 	if unnamed == named || later != named {
 		t.Errorf("the rows of the sums are %d, %d and %d", unnamed, named, later)
+	}
+}
+
+// TestBoot: the kernel's name of a boot distinguishes boots also where the clock was set.
+func TestBoot(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	of := func(id string, booted time.Time) uint64 {
+		return Of(&model.Snapshot{Time: now, Host: model.Host{BootID: id, BootTime: booted}}).Boot
+	}
+	first := of("c5b1e8a6-1", now)
+	if first == 0 || of("c5b1e8a6-1", now.Add(3*time.Second)) != first || of("c5b1e8a6-2", now) == first {
+		t.Error("boots are not told apart by their names")
+	}
+	if of("", now) != uint64(now.Unix()) || of("", time.Time{}) != 0 {
+		t.Error("without a name it is not the time of the boot")
 	}
 }

@@ -60,7 +60,7 @@ func randomTable(r *rand.Rand, t TableID, f *Frame, old *Table) {
 		slices.Sort(ids)
 		ids = slices.Compact(ids)
 	}
-	info, d := &Schema[t], newDraft(t, len(ids))
+	info, d := &Schema[t], newDraft(t, len(ids), &scratch{})
 	busy := r.IntN(3) * r.IntN(50) // per cent of values that change
 	change := func() bool { return r.IntN(100) < busy }
 	for row, id := range ids {
@@ -108,7 +108,7 @@ func randomTable(r *rand.Rand, t TableID, f *Frame, old *Table) {
 			d.Histograms[h].End[row] = uint32(len(d.Histograms[h].Bucket))
 		}
 	}
-	f.Tables[t] = d.finish()
+	f.Tables[t] = d.finish(&Table{})
 }
 
 func randomHistogram(r *rand.Rand) *model.Histogram {

@@ -37,5 +37,5 @@ func (b *Builder) makeConnections(f *Frame, s *model.Snapshot, edges *planned) {
 			}
 		}
 	}
-	f.Tables[Connections] = list(Connections, rows)
+	f.Tables[Connections] = b.list(Connections, rows)
 }

@@ -140,7 +140,8 @@ func (d *Difference) gain(column int, row int32) uint64 {
 	return now - was
 }
 
-// Gain is what a counter of a row of After gained; ok is false where it has no value.
+// Gain is what a counter of a row of After gained; ok is false where it has no value, or where that is not known: a
+// file's counter that was not read yet in Before, of a row that was there.
 func (d *Difference) Gain(column, row int) (n uint64, ok bool) {
 	if column >= len(d.After.Columns) {
 		return 0, false
@@ -150,7 +151,7 @@ func (d *Difference) Gain(column, row int) (n uint64, ok bool) {
 	}
 	if before := d.BeforeRow[row]; before >= 0 && d.info.Columns[column].File && column < len(d.Before.Columns) {
 		if _, known := d.Before.Columns[column].At(int(before)); !known {
-			return 0, true // it is not known when the file's counter was 0
+			return 0, false
 		}
 	}
 	return d.gain(column, int32(row)), true

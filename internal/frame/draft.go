@@ -10,8 +10,9 @@ import (
 // draft is a table that is being made.
 type draft struct {
 	*Table
-	info *TableInfo
-	row  int
+	scratch *scratch
+	info    *TableInfo
+	row     int
 	// any says of each histogram whether a row has one.
 	any []bool
 	// totals are how many durations histograms have, by column and row.
@@ -29,7 +30,8 @@ type draft struct {
 // make makes the table of all plans, in the order of their numbers. fill fills a live row in.
 func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 	p.order()
-	d := newDraft(p.table, len(p.plans))
+	known := &p.b.tables[p.table]
+	d := newDraft(p.table, len(p.plans), &known.scratch)
 	p.prepare(d)
 	d.texts, d.totalsBefore, d.unmerged = !f.IsKey(), p.b.tables[p.table].totals, len(p.b.merged) == 0
 	seconds := 0.0
@@ -63,9 +65,8 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 			p.integrate(d, i, seconds)
 		}
 	}
-	known := &p.b.tables[p.table]
 	known.totals, known.spare = d.totals, known.totals
-	f.Tables[p.table] = d.finish()
+	f.Tables[p.table] = d.finish(p.old)
 }
 
 // order puts the plans in the order of their numbers. Those of the frame before are in it there.
@@ -106,18 +107,59 @@ func (p *planned) prepare(d *draft) {
 		if len(p.old.Histograms) == 0 || len(p.old.Histograms[i].Bucket) == 0 {
 			continue
 		}
+		h, spare := &d.Histograms[i], p.b.tables[p.table].scratch.buckets(i)
 		n := len(p.old.Histograms[i].Bucket)
 		n += n/16 + 64
-		d.Histograms[i].Bucket, d.Histograms[i].Count = make([]int32, 0, n), make([]uint64, 0, n)
+		spare.bucket, spare.count = slices.Grow(spare.bucket[:0], n), slices.Grow(spare.count[:0], n)
+		h.Bucket, h.Count = spare.bucket, spare.count
 	}
 }
 
-func newDraft(t TableID, rows int) *draft {
+// scratch is memory for drafts of a table: what finish shares is not in it.
+type scratch struct {
+	numbers    []uint64
+	ids        []uint32
+	columns    [][]uint64
+	histograms []spareBuckets
+}
+
+type spareBuckets struct {
+	bucket []int32
+	count  []uint64
+}
+
+// buckets is memory for the buckets of a column of histograms.
+func (s *scratch) buckets(column int) *spareBuckets {
+	for len(s.histograms) <= column {
+		s.histograms = append(s.histograms, spareBuckets{})
+	}
+	return &s.histograms[column]
+}
+
+// column is memory for a column, its values and its marks.
+func (s *scratch) column(column, length int) []uint64 {
+	for len(s.columns) <= column {
+		s.columns = append(s.columns, nil)
+	}
+	s.columns[column] = zeroed(s.columns[column], length)
+	return s.columns[column]
+}
+
+// zeroed is memory of this length without values, in that of all if there is enough.
+func zeroed[T any](all []T, length int) []T {
+	all = slices.Grow(all[:0], length)[:length]
+	clear(all)
+	return all
+}
+
+func newDraft(t TableID, rows int, s *scratch) *draft {
 	info := &Schema[t]
-	d := &draft{Table: &Table{IDs: make([]uint32, rows), Attributes: make([][]uint64, len(info.Attributes)),
+	s.ids = zeroed(s.ids, rows*(1+len(info.Histograms)))
+	d := &draft{scratch: s, Table: &Table{IDs: s.ids[:rows:rows], Attributes: make([][]uint64, len(info.Attributes)),
 		Columns: make([]Values, len(info.Columns)), Histograms: make([]Histograms, len(info.Histograms))}, info: info,
 		any: make([]bool, len(info.Histograms))}
-	memory := make([]uint64, rows*(len(info.Attributes)+3*len(info.Histograms)))
+	s.numbers = zeroed(s.numbers, rows*(len(info.Attributes)+3*len(info.Histograms)))
+	memory := s.numbers
 	take := func(n int) []uint64 {
 		part := memory[:n:n]
 		memory = memory[n:]
@@ -126,7 +168,7 @@ func newDraft(t TableID, rows int) *draft {
 	for i := range d.Attributes {
 		d.Attributes[i] = take(rows)
 	}
-	ends := make([]uint32, rows*len(info.Histograms))
+	ends := s.ids[rows:]
 	for i := range d.Histograms {
 		d.Histograms[i] = Histograms{SumNS: take(rows), Zero: take(rows), Overflow: take(rows),
 			End: ends[i*rows : (i+1)*rows]}
@@ -134,8 +176,9 @@ func newDraft(t TableID, rows int) *draft {
 	return d
 }
 
-// finish drops histograms that are empty, and marks that mark nothing.
-func (d *draft) finish() Table {
+// finish drops histograms that are empty, and marks that mark nothing. What is as it was shares the memory of the frame
+// before, where all of the table's rows are those of then.
+func (d *draft) finish(old *Table) Table {
 	for i := range d.Columns {
 		missing := uint64(0)
 		for w, bits := range d.Columns[i].Missing {
@@ -153,7 +196,42 @@ func (d *draft) finish() Table {
 			d.Histograms[i] = Histograms{}
 		}
 	}
+	d.share(old)
 	return *d.Table
+}
+
+// share takes the columns of the frame before for those that are equal, and copies of the others: a draft's own memory is
+// used again.
+func (d *draft) share(old *Table) {
+	same := len(old.Attributes) > 0 && slices.Equal(d.IDs, old.IDs)
+	if !same {
+		old = &Table{Attributes: make([][]uint64, len(d.Attributes)), Columns: make([]Values, len(d.Columns)),
+			Histograms: make([]Histograms, len(d.Histograms))}
+	}
+	d.IDs = shared(d.IDs, old.IDs)
+	for i := range d.Attributes {
+		d.Attributes[i] = shared(d.Attributes[i], old.Attributes[i])
+	}
+	for i := range d.Columns {
+		d.Columns[i].Of = shared(d.Columns[i].Of, old.Columns[i].Of)
+		d.Columns[i].Missing = shared(d.Columns[i].Missing, old.Columns[i].Missing)
+	}
+	for i := range d.Histograms {
+		h, was := &d.Histograms[i], &old.Histograms[i]
+		h.SumNS, h.Zero, h.Overflow = shared(h.SumNS, was.SumNS), shared(h.Zero, was.Zero), shared(h.Overflow, was.Overflow)
+		h.End, h.Bucket, h.Count = shared(h.End, was.End), shared(h.Bucket, was.Bucket), shared(h.Count, was.Count)
+	}
+}
+
+// shared is was where all is as it was, and else a copy.
+func shared[T comparable](now, was []T) []T {
+	switch {
+	case now == nil:
+		return nil
+	case slices.Equal(now, was):
+		return was
+	}
+	return slices.Clip(append(make([]T, 0, len(now)), now...))
 }
 
 // set sets a value of the row. A column has memory from its first value on.
@@ -161,7 +239,7 @@ func (d *draft) set(column int, n uint64) {
 	c := &d.Columns[column]
 	if c.Of == nil {
 		rows := len(d.IDs)
-		memory := make([]uint64, rows+(rows+63)/64)
+		memory := d.scratch.column(column, rows+(rows+63)/64)
 		c.Of, c.Missing = memory[:rows:rows], memory[rows:]
 		for w := range c.Missing {
 			c.Missing[w] = ^uint64(0)

@@ -24,8 +24,8 @@ type Header struct {
 	Host string
 	// Epoch is when the agent began, in nanoseconds since 1970: row numbers and counters are of one epoch.
 	Epoch uint64
-	// Boot is when the host began, in seconds since 1970; 0 where it is not known. Counters of files (Column.File) go on
-	// from one epoch to the next of the same boot.
+	// Boot is a hash of the kernel's name of this boot of the host, or when that began in seconds since 1970 where there is
+	// no name; 0 where neither is known. Counters of files (Column.File) go on from one epoch to the next of the same boot.
 	Boot uint64
 	// Number counts the frames of an epoch from 1. Key is the number of the key frame that this one is told as changes
 	// of; a key frame has its own.

@@ -89,7 +89,7 @@ func decodeHeader(data []byte) (h Header, e encoded, err error) {
 		return h, e, malformed("a host's name of %d bytes", host)
 	case h.Key == 0 || h.Key > h.Number:
 		return h, e, malformed("number %d, key %d", h.Number, h.Key)
-	case h.Epoch > math.MaxInt64 || h.Boot > maxMillis/1000 || now > math.MaxInt64 || clockError > math.MaxInt64:
+	case h.Epoch > math.MaxInt64 || now > math.MaxInt64 || clockError > math.MaxInt64:
 		return h, e, malformed("a time that is out of range")
 	}
 	h.Time, h.ClockError = time.Unix(0, int64(now)).UTC(), time.Duration(clockError)

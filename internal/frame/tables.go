@@ -95,15 +95,19 @@ func (b *Builder) build(f *Frame, s *model.Snapshot) {
 }
 
 // list makes a table without states of rows of attributes.
-func list(t TableID, rows [][]uint64) Table {
-	d := newDraft(t, len(rows))
+func (b *Builder) list(t TableID, rows [][]uint64) Table {
+	d := newDraft(t, len(rows), &b.tables[t].scratch)
 	for i, row := range rows {
 		d.IDs[i] = uint32(i + 1)
 		for a, v := range row {
 			d.Attributes[a][i] = v
 		}
 	}
-	return d.finish()
+	old := &Table{}
+	if b.before != nil {
+		old = &b.before.Tables[t]
+	}
+	return d.finish(old)
 }
 
 func (b *Builder) makeHost(f *Frame, s *model.Snapshot) {
@@ -393,8 +397,8 @@ func (b *Builder) makeAddresses(f *Frame, s *model.Snapshot, containers *planned
 		translations = append(translations, []uint64{b.texts.address(t.Client), b.texts.addressPort(t.Dialled),
 			b.texts.addressPort(t.Reached)})
 	}
-	f.Tables[Addresses], f.Tables[Listeners] = list(Addresses, addresses), list(Listeners, listeners)
-	f.Tables[Translations] = list(Translations, translations)
+	f.Tables[Addresses], f.Tables[Listeners] = b.list(Addresses, addresses), b.list(Listeners, listeners)
+	f.Tables[Translations] = b.list(Translations, translations)
 }
 
 func (b *Builder) makeFeatures(f *Frame, s *model.Snapshot) {
@@ -407,5 +411,5 @@ func (b *Builder) makeFeatures(f *Frame, s *model.Snapshot) {
 		all = append(all, []uint64{b.texts.id(feature.Name), b.texts.id(feature.Purpose), b.texts.id(string(feature.State)),
 			b.texts.id(feature.Reason), b.texts.id(feature.Remedy), required})
 	}
-	f.Tables[Features] = list(Features, all)
+	f.Tables[Features] = b.list(Features, all)
 }

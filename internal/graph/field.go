@@ -22,8 +22,6 @@ const (
 	maxFields = 44
 )
 
-func (f Field) kind() Field { return f &^ indexMask }
-
 func (f Field) index() int { return int(f & indexMask) }
 
 // fieldAbout is what the registry says of a field.

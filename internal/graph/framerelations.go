@@ -52,8 +52,6 @@ func (m *frameMap) relate() {
 	}
 }
 
-var pairedColumn, confidenceColumn = frame.Column(frame.Edges, "paired"), frame.Column(frame.Edges, "confidence")
-
 func (of *mapRelation) add(m *frameMap, r *mapRow) {
 	if r.side == model.RoleServer {
 		of.servers, of.serverBytes = of.servers+1, of.serverBytes+r.request+r.response

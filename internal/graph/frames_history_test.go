@@ -69,7 +69,7 @@ func (c *churn) next(now time.Time) *model.Snapshot {
 			e := model.Edge{Instance: j.instance + uint64(i), Side: model.RoleClient, Client: inside(&copied),
 				Server: inside(db.Container), Counters: j.counters[i], Confidence: model.Exact}
 			if i == 1 {
-				e.Server, e.Confidence = outside(fmt.Sprint("203.0.113.", 1+c.random.IntN(1))), model.NotFound
+				e.Server, e.Confidence = outside(fmt.Sprint("203.0.113.", 1+c.random.IntN(2))), model.NotFound
 			} else {
 				j.endpoint.Latency = j.endpoint.Latency.Clone()
 				if j.endpoint.Latency == nil {

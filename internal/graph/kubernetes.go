@@ -1,10 +1,6 @@
 package graph
 
-import (
-	"math"
-	"net/netip"
-	"strings"
-)
+import "math"
 
 // kube is what labels say of an end in Kubernetes, or of the service that is asked for there.
 // Fields that are not known are empty.
@@ -105,15 +101,4 @@ func agree(client, server *Side) bool {
 	return near(client.Of(Transactions), server.Of(Transactions), 2) &&
 		near(client.Of(RequestBytes), server.Of(RequestBytes), 4096) &&
 		near(client.Of(ResponseBytes), server.Of(ResponseBytes), 4096)
-}
-
-// isAddress reports whether an end's id is an address, and not that of a container.
-func isAddress(id string) bool {
-	// Most are hexadecimal, and to find out by an error takes long; the first part of an address has four characters at
-	// most.
-	if !strings.ContainsAny(id[:min(len(id), 5)], ".:") {
-		return false
-	}
-	_, err := netip.ParseAddr(id)
-	return err == nil
 }

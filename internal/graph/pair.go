@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"slices"
+
 	"outsight/internal/frame"
 	"outsight/internal/model"
 )
@@ -41,6 +43,9 @@ func pairHosts(w *frame.Window) *pairing {
 			p.settleResidents(v)
 			all = append(all, v)
 		}
+	}
+	if !slices.ContainsFunc(all, (*pairView).hasHalves) {
+		return p
 	}
 	halves := func(f func(v *pairView)) {
 		both(func() { eachView(all[:len(all)/2], f) }, func() { eachView(all[len(all)/2:], f) })

@@ -198,6 +198,9 @@ func (v *pairView) collectEdges() {
 	}
 }
 
+// hasHalves reports whether the host knows only one end of some edge.
+func (v *pairView) hasHalves() bool { return v.After != nil && v.countHalves() > 0 }
+
 func (v *pairView) countHalves() (n int) {
 	for row := range v.After.Tables[frame.Edges].IDs {
 		if _, _, ok := v.knownEnd(row); ok {

@@ -194,9 +194,10 @@ func (s *Side) Each(f func(n *model.Shown, value json.RawMessage)) error {
 }
 
 // MarshalJSON writes the numbers that there are, by their keys.
-func (s *Side) MarshalJSON() ([]byte, error) {
-	b := append(make([]byte, 0, 1024), '{')
-	var err error
+func (s *Side) MarshalJSON() ([]byte, error) { return s.appendJSON(make([]byte, 0, 1024)) }
+
+func (s *Side) appendJSON(b []byte) (_ []byte, err error) {
+	b = append(b, '{')
 	for i := range sideNumbers {
 		if v, ok := sideNumbers[i].of(s); ok && err == nil {
 			b, err = appendNumber(b, &sideNumbers[i].Shown, v)

@@ -162,9 +162,10 @@ func (u *Usage) Each(f func(n *model.Shown, value json.RawMessage)) error {
 }
 
 // MarshalJSON writes the numbers that could be had, by their keys.
-func (u *Usage) MarshalJSON() ([]byte, error) {
-	b := append(make([]byte, 0, 1024), '{')
-	var err error
+func (u *Usage) MarshalJSON() ([]byte, error) { return u.appendJSON(make([]byte, 0, 1024)) }
+
+func (u *Usage) appendJSON(b []byte) (_ []byte, err error) {
+	b = append(b, '{')
 	for i := range usageNumbers {
 		if u.known>>i&1 != 0 && err == nil {
 			b, err = appendNumber(b, &usageNumbers[i].Shown, u.numbers[i])

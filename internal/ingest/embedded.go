@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"outsight/internal/queue"
 )
 
 // ErrInUse means that another process has the queue's directory open.
@@ -72,7 +74,8 @@ const startTime = time.Minute
 
 // Connect connects to the server without a socket.
 func (e *Embedded) Connect() (*nats.Conn, error) {
-	c, err := nats.Connect("", nats.InProcessServer(e.server), nats.MaxReconnects(-1))
+	c, err := nats.Connect("", nats.InProcessServer(e.server), nats.MaxReconnects(-1),
+		nats.SyncQueueLen(queue.PullLength))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the queue in this process: %w", err)
 	}

@@ -14,8 +14,9 @@ const (
 	keyHosts = 100_000
 	// defaultKeyBytes is the default of Frames.KeyBytes.
 	defaultKeyBytes = 128 << 20
-	// decodedShare is one over the part of the bound that decoded key frames may take.
-	decodedShare = 2
+	// decodedShare is one over the part of the bound that decoded key frames may take. One that has no room is decoded
+	// again for each frame after it, without histograms.
+	decodedShare = 8
 )
 
 // keyFrames has the newest key frame of each host, as long as there is room: the frames after it are checked with it.

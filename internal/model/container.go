@@ -73,11 +73,13 @@ type PodIdentity struct{ Namespace, Pod, Container, Workload, WorkloadKind strin
 
 // Host is what an agent watches.
 type Host struct {
-	Name         string
-	Kernel       string
-	Cores        int
-	MemoryBytes  uint64
-	BootTime     time.Time
+	Name        string
+	Kernel      string
+	Cores       int
+	MemoryBytes uint64
+	BootTime    time.Time
+	// BootID is the kernel's random name of this boot, which stays where the clock is set; empty where it is not known.
+	BootID       string
 	CgroupLayout string // "v1", "v2" or "hybrid"
 }
 

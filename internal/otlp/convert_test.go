@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/otlptranslator"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -42,7 +43,7 @@ func values(t *testing.T, series []model.Series) map[string]float64 {
 }
 
 func TestConvertValues(t *testing.T) {
-	got := values(t, Convert(testSnapshot()))
+	got := values(t, FromFrame(frame.Of(testSnapshot()), SeriesOptions{}))
 	f := func(series string, want float64) {
 		t.Helper()
 		if v, ok := got[series]; !ok || v != want {
@@ -304,7 +305,7 @@ func TestConvertValues(t *testing.T) {
 }
 
 func TestConvertIsDeterministic(t *testing.T) {
-	a, b := Convert(testSnapshot()), Convert(testSnapshot())
+	a, b := FromFrame(frame.Of(testSnapshot()), SeriesOptions{}), FromFrame(frame.Of(testSnapshot()), SeriesOptions{})
 	if !reflect.DeepEqual(a, b) {
 		t.Error("equal snapshots gave different series")
 	}
@@ -326,8 +327,8 @@ func TestConvertIsDeterministic(t *testing.T) {
 			}
 		}
 	}
-	if Convert(nil) != nil {
-		t.Error("series of no snapshot")
+	if FromFrame(nil, SeriesOptions{}) != nil {
+		t.Error("series of no frame")
 	}
 }
 
@@ -337,7 +338,7 @@ func TestConvertStart(t *testing.T) {
 	s := testSnapshot()
 	s.Edges[1].Start = testTime.Add(-time.Second)
 	starts := map[string]time.Time{}
-	for _, series := range Convert(s) {
+	for _, series := range FromFrame(frame.Of(s), SeriesOptions{}) {
 		if series.Kind == model.Gauge && !series.Start.IsZero() {
 			t.Errorf("%s: a gauge with a start", series.Name)
 		}
@@ -357,7 +358,7 @@ func TestConvertStart(t *testing.T) {
 		default:
 			want = testTime.Add(-time.Hour)
 		}
-		if !start.Equal(want) {
+		if want = want.Truncate(time.Millisecond); !start.Equal(want) {
 			t.Errorf("%s: start %v, want %v", key, start, want)
 		}
 	}
@@ -371,7 +372,7 @@ func TestConvertAddsEqualEdges(t *testing.T) {
 	s := testSnapshot()
 	s.Edges = append(s.Edges, s.Edges[2], s.Edges[2])
 	before := s.Edges[2].Counters.Latency.Count
-	got := values(t, Convert(s))
+	got := values(t, FromFrame(frame.Of(s), SeriesOptions{}))
 	key := ",client=10.0.0.9,client_id=10.0.0.9,host=node-1,server=db,server_container=db,server_id=77aa,server_namespace=shop,server_pod=db-0,server_workload=db,server_workload_kind=StatefulSet,service=172.17.0.3:5432,side=server,transport=tcp"
 	if v := got[EdgeRequestBytes+key]; v != 6000 {
 		t.Errorf("bytes: got %v, want 6000", v)
@@ -393,7 +394,7 @@ func TestConvertOneSeriesPerContainer(t *testing.T) {
 		{Container: &again, CPU: &model.CPUCounters{UsageNS: 1_000_000_000}},
 	}
 	for range 2 {
-		got := values(t, Convert(s))
+		got := values(t, FromFrame(frame.Of(s), SeriesOptions{}))
 		if v := got["container_cpu_usage_seconds_total,container=db,host=node-1,id=77aa,name=db,namespace=shop,pod=db-0,runtime=containerd,workload=db,workload_kind=StatefulSet"]; v != 1 {
 			t.Errorf("got %v, want the running one's 1", v)
 		}

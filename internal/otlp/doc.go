@@ -1,4 +1,4 @@
-// Package otlp names every number of Outsight once and turns a snapshot into series.
+// Package otlp names every number of Outsight once and turns a frame into series.
 //
 // The table of metrics (Metrics) holds, side by side, the OpenTelemetry name with its unit and
 // the name under which the metric is stored, queried and exposed. Where dashboards made for
@@ -7,7 +7,7 @@
 //
 // # Bounds
 //
-// The number of series is the number of containers and edges in the snapshot, which the kernel's
+// The number of series is the number of containers and edges in the frame, which the kernel's
 // tables bound, times the length of the table; every other label (type, program, name, purpose)
 // takes its values from a closed set of the project's own. A label value longer than
 // MaxLabelBytes is cut and ends with "…" and a hash of the whole, so that the cut shows where the value does.

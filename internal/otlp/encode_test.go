@@ -7,12 +7,13 @@ import (
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	"google.golang.org/protobuf/proto"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
 // What Encode writes is what OpenTelemetry's own types read, point by point.
 func TestEncodeIsOTLP(t *testing.T) {
-	series := Convert(testSnapshot())
+	series := FromFrame(frame.Of(testSnapshot()), SeriesOptions{})
 	var m colpb.ExportMetricsServiceRequest
 	if err := proto.Unmarshal(Encode(nil, series), &m); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -18,11 +19,11 @@ const (
 	maxClassicExponent = 6   // 2^6 s, 64 s: the last below model.OverflowThreshold
 )
 
-// WriteMetrics writes all that s holds in Prometheus's text format 0.0.4, or in OpenMetrics
+// WriteMetrics writes all that f holds in Prometheus's text format 0.0.4, or in OpenMetrics
 // 1.0 text, without timestamps: the scraper takes its own. It returns the first error of w.
-func WriteMetrics(w io.Writer, s *model.Snapshot, openmetrics bool) error {
+func WriteMetrics(w io.Writer, f *frame.Frame, openmetrics bool) error {
 	t := &text{w: bufio.NewWriterSize(w, 64<<10), openmetrics: openmetrics}
-	eachFamily(Convert(s), func(m *Metric, series []model.Series) {
+	eachFamily(FromFrame(f, SeriesOptions{}), func(m *Metric, series []model.Series) {
 		t.header(m)
 		for i := range series {
 			if series[i].Kind == model.HistogramSeries {

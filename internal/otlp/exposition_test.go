@@ -15,8 +15,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"google.golang.org/protobuf/proto"
 
 	ours "outsight/internal/model"
+
+	"outsight/internal/frame"
 )
 
 func parseText(t testing.TB, body []byte) map[string]*dto.MetricFamily {
@@ -82,11 +85,11 @@ func compare(t *testing.T, got, want map[string]float64) {
 
 func TestTextRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteMetrics(&b, testSnapshot(), false); err != nil {
+	if err := WriteMetrics(&b, frame.Of(testSnapshot()), false); err != nil {
 		t.Fatal(err)
 	}
 	families := parseText(t, b.Bytes())
-	compare(t, seriesOf(families), values(t, Convert(testSnapshot())))
+	compare(t, seriesOf(families), values(t, FromFrame(frame.Of(testSnapshot()), SeriesOptions{})))
 	for _, m := range Metrics() {
 		f := families[m.Name]
 		want := map[ours.SeriesKind]dto.MetricType{ours.Counter: dto.MetricType_COUNTER,
@@ -105,11 +108,11 @@ func TestTextWithoutMeasurements(t *testing.T) {
 		s.Edges[i].Counters = ours.EdgeCounters{SentBytes: 1}
 	}
 	var b bytes.Buffer
-	if err := WriteMetrics(&b, s, false); err != nil {
+	if err := WriteMetrics(&b, frame.Of(s), false); err != nil {
 		t.Fatal(err)
 	}
 	families := parseText(t, b.Bytes())
-	compare(t, seriesOf(families), values(t, Convert(s)))
+	compare(t, seriesOf(families), values(t, FromFrame(frame.Of(s), SeriesOptions{})))
 	for _, name := range []string{EdgeRoundTripMin, EdgeTransactionDuration, EdgeFirstByte, EdgeRoundTrip,
 		EdgeConnectionDuration} {
 		if strings.Contains(b.String(), name) {
@@ -152,11 +155,11 @@ func checkClassic(t *testing.T, h *dto.Histogram) {
 
 func TestProtobufRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeProtobuf(&b, testSnapshot()); err != nil {
+	if err := writeProtobuf(&b, frame.Of(testSnapshot())); err != nil {
 		t.Fatal(err)
 	}
 	families := parseProtobuf(t, b.Bytes())
-	compare(t, seriesOf(families), values(t, Convert(testSnapshot())))
+	compare(t, seriesOf(families), values(t, FromFrame(frame.Of(testSnapshot()), SeriesOptions{})))
 	h := families[EdgeTransactionDuration].Metric[0].Histogram
 	checkClassic(t, h)
 
@@ -187,24 +190,19 @@ func TestProtobufRoundTrip(t *testing.T) {
 		t.Errorf("overflow: got %d, want %d", got[ours.OverflowBucket], want.OverflowCount)
 	}
 	created := families[ContainerCPUUsage].Metric[0].Counter.GetCreatedTimestamp().AsTime()
-	if !created.Equal(testTime.Add(-time.Minute)) {
+	if !created.Equal(testTime.Add(-time.Minute).Truncate(time.Millisecond)) {
 		t.Errorf("created: got %v", created)
 	}
-	empty := testSnapshot()
-	empty.Edges = empty.Edges[:1]
-	empty.Edges[0].Counters.Latency = &ours.Histogram{}
-	b.Reset()
-	if err := writeProtobuf(&b, empty); err != nil {
-		t.Fatal(err)
-	}
-	if h := parseProtobuf(t, b.Bytes())[EdgeTransactionDuration].Metric[0].Histogram; len(h.PositiveSpan) != 1 {
-		t.Errorf("a native histogram without durations cannot be told from a classic one: %v", h)
+	empty := appendHistogram(nil, &ours.Series{Histogram: &ours.Histogram{}})
+	var native dto.Histogram
+	if err := proto.Unmarshal(empty, &native); err != nil || len(native.PositiveSpan) != 1 {
+		t.Errorf("a native histogram without durations cannot be told from a classic one: %v, %v", &native, err)
 	}
 }
 
 func TestOpenMetrics(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteMetrics(&b, testSnapshot(), true); err != nil {
+	if err := WriteMetrics(&b, frame.Of(testSnapshot()), true); err != nil {
 		t.Fatal(err)
 	}
 	body := b.String()
@@ -226,7 +224,7 @@ func TestOpenMetrics(t *testing.T) {
 // promtool reads it and finds nothing to blame in names and help texts.
 func TestPromtoolAcceptsMetrics(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteMetrics(&b, testSnapshot(), false); err != nil {
+	if err := WriteMetrics(&b, frame.Of(testSnapshot()), false); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("promtool", "check", "metrics")
@@ -241,7 +239,7 @@ func TestPromtoolAcceptsMetrics(t *testing.T) {
 }
 
 func TestHandlerFormats(t *testing.T) {
-	server := httptest.NewServer(Handler(testSnapshot))
+	server := httptest.NewServer(Handler(func() *frame.Frame { return frame.Of(testSnapshot()) }))
 	defer server.Close()
 	f := func(accept, want string) {
 		t.Helper()
@@ -287,9 +285,9 @@ func TestHandlerRefuses(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", method, w.Code, want)
 		}
 	}
-	f(Handler(func() *ours.Snapshot { return nil }), http.MethodGet, http.StatusServiceUnavailable)
-	f(Handler(testSnapshot), http.MethodPost, http.StatusMethodNotAllowed)
-	f(Handler(testSnapshot), http.MethodHead, http.StatusOK)
+	f(Handler(func() *frame.Frame { return nil }), http.MethodGet, http.StatusServiceUnavailable)
+	f(Handler(func() *frame.Frame { return frame.Of(testSnapshot()) }), http.MethodPost, http.StatusMethodNotAllowed)
+	f(Handler(func() *frame.Frame { return frame.Of(testSnapshot()) }), http.MethodHead, http.StatusOK)
 }
 
 // Whatever a container is called, what a scraper reads back is that name and nothing more.
@@ -302,14 +300,14 @@ func FuzzLabelValues(f *testing.F) {
 		c := &ours.Container{ID: "id" + id, Name: name, Image: image, Runtime: ours.Docker}
 		s.Containers = []ours.ContainerSample{{Container: c, CPU: &ours.CPUCounters{UsageNS: 1}}}
 		s.Edges[0].Client.Container = c
-		want := values(t, Convert(s))
+		want := values(t, FromFrame(frame.Of(s), SeriesOptions{}))
 		var b bytes.Buffer
-		if err := WriteMetrics(&b, s, false); err != nil {
+		if err := WriteMetrics(&b, frame.Of(s), false); err != nil {
 			t.Fatal(err)
 		}
 		compare(t, seriesOf(parseText(t, b.Bytes())), want)
 		b.Reset()
-		if err := writeProtobuf(&b, s); err != nil {
+		if err := writeProtobuf(&b, frame.Of(s)); err != nil {
 			t.Fatal(err)
 		}
 		compare(t, seriesOf(parseProtobuf(t, b.Bytes())), want)
@@ -336,6 +334,6 @@ func BenchmarkConvert(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		Convert(s)
+		FromFrame(frame.Of(s), SeriesOptions{})
 	}
 }

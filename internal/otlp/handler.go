@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"outsight/internal/model"
+	"outsight/internal/frame"
 )
 
 // format is an exposition format: what a scraper asks for, what it gets, and how.
@@ -14,7 +14,7 @@ type format struct {
 	// media type as in Accept, and a parameter that must be there and equal.
 	media, parameter, value string
 	contentType             string
-	write                   func(io.Writer, *model.Snapshot) error
+	write                   func(io.Writer, *frame.Frame) error
 }
 
 // formats in order of our preference among those that a scraper likes equally.
@@ -24,18 +24,18 @@ var formats = []format{
 		writeProtobuf},
 	{"application/openmetrics-text", "", "",
 		"application/openmetrics-text; version=1.0.0; charset=utf-8",
-		func(w io.Writer, s *model.Snapshot) error { return WriteMetrics(w, s, true) }},
+		func(w io.Writer, f *frame.Frame) error { return WriteMetrics(w, f, true) }},
 	{"text/plain", "", "",
 		"text/plain; version=0.0.4; charset=utf-8",
-		func(w io.Writer, s *model.Snapshot) error { return WriteMetrics(w, s, false) }},
+		func(w io.Writer, f *frame.Frame) error { return WriteMetrics(w, f, false) }},
 }
 
-// Handler answers a scrape with the newest snapshot in the format that the request's Accept
+// Handler answers a scrape with the newest frame in the format that the request's Accept
 // header likes best: protobuf (the only one with histograms of full resolution), OpenMetrics
 // text, or Prometheus text, which is also the answer to everything else. While newest returns
 // nil it answers 503. The answer is not compressed: that would cost the watched host more than
 // the bytes do.
-func Handler(newest func() *model.Snapshot) http.Handler {
+func Handler(newest func() *frame.Frame) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")

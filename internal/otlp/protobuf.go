@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
@@ -31,13 +32,13 @@ const (
 	typeCounter, typeGauge, typeHistogram = 0, 1, 4
 )
 
-// writeProtobuf writes all that s holds as MetricFamily messages, each after its length.
+// writeProtobuf writes all that f holds as MetricFamily messages, each after its length.
 // Histograms have their full resolution (native, schema model.Scale) and the classic buckets
 // of the text formats for scrapers that take only those.
-func writeProtobuf(w io.Writer, s *model.Snapshot) error {
+func writeProtobuf(w io.Writer, f *frame.Frame) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	var family, metric, length []byte
-	eachFamily(Convert(s), func(m *Metric, series []model.Series) {
+	eachFamily(FromFrame(f, SeriesOptions{}), func(m *Metric, series []model.Series) {
 		family = appendString(family[:0], familyName, m.Name)
 		family = appendString(family, familyHelp, m.Help)
 		family = appendUint(family, familyType, protobufType(m.Kind))

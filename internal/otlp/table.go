@@ -9,7 +9,7 @@ import (
 // Metric is one row of the registry of metrics.
 type Metric = model.Metric
 
-// Metrics are all metrics, in the order in which Convert returns their series. They are not to be changed.
+// Metrics are all metrics, in the order in which FromFrame returns their series. They are not to be changed.
 var Metrics = sync.OnceValue(model.Metrics)
 
 // seconds turns nanoseconds into seconds.

@@ -35,6 +35,7 @@ func Connect(s Server, logger *slog.Logger) (*nats.Conn, error) {
 	}
 	options := []nats.Option{
 		nats.Name("outsight server"), nats.Timeout(connectTimeout), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
+		nats.SyncQueueLen(PullLength),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if err != nil { // nil when this end has closed it
 				logger.Warn("a server of the queue is away", "error", err)

@@ -16,6 +16,10 @@ const (
 	groupTime     = 100 * time.Millisecond
 )
 
+// PullLength is how many messages a connection has to hold for one pull: those of a group, and those about it. A queue
+// makes a channel of that length many times a second; the library's default takes half a megabyte.
+const PullLength = 2 * groupMessages
+
 // Delivery is a message as the consumer gets it.
 type Delivery struct {
 	Header func(name string) string

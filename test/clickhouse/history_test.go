@@ -25,11 +25,10 @@ type history struct {
 
 // life is a container with an edge to the next.
 type life struct {
-	c       *model.Container
-	sample  model.ContainerSample
-	edge    model.Edge
-	busy    bool
-	started bool
+	c      *model.Container
+	sample model.ContainerSample
+	edge   model.Edge
+	busy   bool
 }
 
 func newHistory(host string, seed uint64, boot time.Time) *history {

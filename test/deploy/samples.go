@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
@@ -36,7 +37,7 @@ func busy(start time.Time, second int) *model.Snapshot {
 // Everything is the batch of a second after start: of a small snapshot, and of each metric of the table that the
 // snapshot has no number for, under the labels that its group has. Every counter grows with the seconds.
 func Everything(start time.Time, second int) []model.Series {
-	batch := otlp.Convert(busy(start, second))
+	batch := otlp.FromFrame(frame.Of(busy(start, second)), otlp.SeriesOptions{})
 	have := map[string]bool{}
 	for _, s := range batch {
 		have[s.Name] = true

@@ -143,10 +143,10 @@ type numberInfo struct{ Key, Title, Unit, Query string }
 
 func newSurfaces(t *testing.T) *surfaces {
 	first, last := snapshotAt(0), snapshotAt(seconds)
-	s := &surfaces{series: otlp.Convert(last), page: metricsText(t), script: script()}
+	s := &surfaces{series: otlp.FromFrame(frame.Of(last), otlp.SeriesOptions{}), page: metricsText(t), script: script()}
 	s.wire = otlp.Encode(nil, s.series)
 	var text bytes.Buffer
-	if err := otlp.WriteMetrics(&text, last, false); err != nil {
+	if err := otlp.WriteMetrics(&text, frame.Of(last), false); err != nil {
 		t.Fatal(err)
 	}
 	s.text = text.String()
@@ -182,7 +182,7 @@ func newSurfaces(t *testing.T) *surfaces {
 		}
 	})
 	for i := range seconds + 1 {
-		if err := kept.Append(t.Context(), otlp.Convert(snapshotAt(i))); err != nil {
+		if err := kept.Append(t.Context(), otlp.FromFrame(frame.Of(snapshotAt(i)), otlp.SeriesOptions{})); err != nil {
 			t.Fatal(err)
 		}
 	}

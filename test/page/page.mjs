@@ -439,9 +439,9 @@ const steps = {
     assert.match(await tipOf(page, cell('tcp_p99')), /at most ±1\.1 %/)
     // No meter tells the power of a virtual machine: it is estimated.
     await page.waitForSelector('[data-number=power]')
-    const { data: model } = await (await fetch(new URL('api/v1/query?' + new URLSearchParams({ query: 'outsight_energy_meter_error_ratio{source="model"}', time: to }), base))).json()
-    if (model.result.length > 0) {
-      const off = `up to ${Math.round(100 * Number(model.result[0].value[1]))} % off`
+    const model = (await json(`labelled?metrics=outsight_energy_meter_error_ratio&from=${from}&to=${to}`)).rows.filter((r) => r.labels.source === 'model')
+    if (model.length > 0) {
+      const off = `up to ${Math.round(100 * model[0].value)} % off`
       await page.waitForSelector('[data-estimate]')
       assert.ok((await page.locator('[data-estimate]').innerText()).includes(off))
       assert.match(await cell('power').innerText(), /^≈ .* W$/)
@@ -459,19 +459,18 @@ const steps = {
     await looks('services', `#view=services&from=${from}&to=${to}`, '[data-service]')
   },
 
-  async 'draws a line beside the numbers of a table, by one query for each column'() {
+  async 'draws a line beside the numbers of a table, by one request'() {
     await until(async () => (await graphOf('from=now-5m')).covered_seconds > 40)
     const page = await open({ viewport: { width: 1400, height: 900 } }, '', 'tbody tr')
     const { from, to } = await hold(page)
     const asked = []
-    page.on('request', (r) => r.url().includes('/query_range') && asked.push(new URL(r.url()).searchParams.get('query')))
+    page.on('request', (r) => r.url().includes('/lines') && asked.push(new URL(r.url()).searchParams.get('numbers')))
     await page.click('[data-view=containers]')
     await page.waitForFunction(() => document.querySelectorAll('[data-spark]').length > 20)
     const graph = await graphOf(`from=${from}&to=${to}`)
     const columns = await page.locator('thead th').count() - 1
-    await until(() => asked.length >= columns)
-    assert.equal(new Set(asked).size, columns, `${asked.length} queries for ${columns} columns`)
-    assert.ok(asked.every((q) => / by \(host, (server_)?id\) /.test(q)), asked.join('\n'))
+    assert.equal(asked.length, 1, asked.join('\n'))
+    assert.equal(new Set(asked[0].split(',')).size, columns)
     const row = graph.nodes.find((n) => n.kind === 'container' && n.usage?.cpu_cores > 0.01)
     assert.equal(await page.locator(`tr[data-of=${JSON.stringify(row.id)}] td:nth-of-type(1) [data-spark]`).count(), 1)
     const tip = await tipOf(page, page.locator(`tr[data-of=${JSON.stringify(row.id)}] [data-number="usage.cpu_cores"]`))
@@ -482,13 +481,13 @@ const steps = {
     await looks('containers', `#view=containers&from=${from}&to=${to}`, 'tbody tr')
   },
 
-  async 'draws lines in the other tables, too, and never a query for a cell'() {
+  async 'draws lines in the other tables, too, and never a request for a cell'() {
     await until(async () => (await graphOf('from=now-5m')).covered_seconds > 40)
     const services = await json('services?from=now-5m')
     const busy = services.services.find((s) => s.http?.p99 > 0 && s.cpu_cores > 0 && s.demand)
-    for (const [view, row, least, most] of [
-      ['services', `tr[data-of=${JSON.stringify(busy.node)}]`, 8, 13], ['path', 'tr[data-resource]:first-of-type', 1, 8], ['hosts', '[data-host] .host-facts', 4, 9], ['hosts', '[data-host] .host-parts', 3, 9],
-      ['health', 'tr[data-cost]', 2, 10],
+    for (const [view, row, least] of [
+      ['services', `tr[data-of=${JSON.stringify(busy.node)}]`, 8], ['path', 'tr[data-resource]:first-of-type', 1], ['hosts', '[data-host] .host-facts', 4], ['hosts', '[data-host] .host-parts', 3],
+      ['health', 'tr[data-cost]', 2],
     ]) {
       const page = await open({}, '', 'tbody tr')
       // The table before asks for its lines of the window that is held; what is left of that with the view is asked again.
@@ -504,25 +503,23 @@ const steps = {
       const asked = []
       // A page that lives asks again, up to a later time, when ten more seconds of the clock are full.
       page.on('request', (r) => {
-        if (!r.url().includes('/query_range')) return
-        const asks = new URL(r.url()).searchParams
-        asked.push({ query: asks.get('query'), whole: asks.toString() })
+        if (/\/(lines|labelled)\?.*points=/.test(r.url())) asked.push(r.url())
       })
       await page.click(`[data-view=${view}]`)
       await page.waitForFunction(([row, least]) => document.querySelector(row)?.querySelectorAll('[data-spark]').length >= least, [row, least])
       // The view's other tables have lines, too.
-      assert.ok(new Set(asked.map((a) => a.query)).size <= most + 10, `${view}: ${asked.map((a) => a.query).join('\n')}`)
-      assert.equal(new Set(asked.map((a) => a.whole)).size, asked.length, `${view}: one is asked twice:\n${asked.map((a) => a.whole).join('\n')}`)
+      assert.ok(asked.length <= 4, `${view}: ${asked.join('\n')}`)
+      assert.equal(new Set(asked).size, asked.length, `${view}: one is asked twice:\n${asked.join('\n')}`)
       assert.equal(await page.locator('[data-lines-error]').count(), 0)
       await page.context().close()
     }
     // What cannot be read is said, and the numbers stay.
     const page = await open({}, '', 'tbody tr')
-    page.expected.push('422')
-    await page.route('**/api/v1/query_range*', (r) => r.fulfill({ status: 422, contentType: 'application/json', body: '{"status":"error","errorType":"execution","error":"query limit"}' }))
+    page.expected.push('503')
+    await page.route('**/api/outsight/lines*', (r) => r.fulfill({ status: 503, contentType: 'application/json', body: '{"error":"too much at once"}' }))
     await page.click('[data-view=services]')
     await page.waitForSelector('[data-lines-error]')
-    assert.match(await page.locator('[data-lines-error]').innerText(), /query limit/)
+    assert.match(await page.locator('[data-lines-error]').innerText(), /too much at once/)
     assert.ok((await page.locator('[data-service]').count()) > 3)
     await page.context().close()
   },
@@ -530,22 +527,22 @@ const steps = {
   async 'says in the panel what could not be read'() {
     const page = await open()
     await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
-    page.expected.push('422', 'ERR_FAILED', '502')
+    page.expected.push('503', 'ERR_FAILED', '502')
     await page.locator('td [data-number="usage.cpu_cores"]').first().click()
     await chartShows(page)
-    // The chart: a limit of queries, and then the numbers again.
-    await page.route('**/api/v1/query_range*', (r) => r.fulfill({ status: 422, contentType: 'application/json', body: '{"status":"error","errorType":"execution","error":"query limit"}' }))
+    // The chart: a busy server, and then the numbers again.
+    await page.route('**/api/outsight/chart*', (r) => r.fulfill({ status: 503, contentType: 'application/json', body: '{"error":"too much at once"}' }))
     await page.waitForSelector('[data-chart-error]')
-    assert.match(await page.locator('[data-chart-error]').innerText(), /query limit/)
+    assert.match(await page.locator('[data-chart-error]').innerText(), /too much at once/)
     // Another number has nothing of the one before.
     await page.locator('.panel [data-number="usage.threads"]').click()
     await page.waitForSelector('[data-chart-error]')
     assert.equal(await page.locator('.plot').getAttribute('data-points'), '0')
-    await page.unroute('**/api/v1/query_range*')
+    await page.unroute('**/api/outsight/chart*')
     await chartShows(page)
     await page.waitForFunction(() => !document.querySelector('[data-chart-error]'))
     // What it waited behind.
-    await page.route('**/api/v1/query?*', (r) => r.fulfill({ status: 502, body: 'a proxy' }))
+    for (const path of ['contention', 'labelled']) await page.route(`**/api/outsight/${path}?*`, (r) => r.fulfill({ status: 502, body: 'a proxy' }))
     await page.reload()
     await page.waitForSelector('[data-contention-error]')
     // The graph: first old numbers, and then none.
@@ -560,7 +557,7 @@ const steps = {
     await page.waitForSelector('.verdict.bad [role=alert]')
     assert.ok(!(await page.locator('.verdict').innerText()).includes('Nothing is lost'))
     await page.unroute('**/api/outsight/graph*')
-    await page.unroute('**/api/v1/query?*')
+    for (const path of ['contention', 'labelled']) await page.unroute(`**/api/outsight/${path}?*`)
     await page.waitForFunction(() => !document.querySelector('.verdict [role=alert]'))
     await page.context().close()
   },
@@ -683,12 +680,10 @@ const steps = {
       a.refusals = [{ what: 'requests', reason: 'unauthorized', count: 4, last: new Date().toISOString(), from: '10.0.0.7', said: 'a token is needed' }]
       await r.fulfill({ json: a })
     })
-    const series = { outsight_feature_shed: [{ metric: { host: 'vm-1', feature: 'endpoints' }, value: [0, '1'] }], outsight_budget_ratio: [{ metric: { host: 'vm-1' }, value: [0, '1.3'] }], outsight_program_runs_total: [{ metric: { host: 'vm-1', program: 'sched_switch' }, value: [0, '9000'] }], outsight_program_run_seconds_total: [{ metric: { host: 'vm-1', program: 'sched_switch' }, value: [0, '0.0018'] }] }
-    await bad.route('**/api/v1/query?*', (r) => {
-      const query = new URL(r.request().url()).searchParams.get('query')
-      const known = Object.keys(series).find((name) => query.includes(name))
-      return known ? r.fulfill({ json: { status: 'success', data: { resultType: 'vector', result: series[known] } } }) : r.continue()
-    })
+    const row = (metric, labels, more) => ({ metric, host: 'vm-1', labels, ...more })
+    const rows = [row('outsight_feature_shed', { feature: 'endpoints' }, { value: 1 }), row('outsight_cost_ratio', { plane: 'own' }, { value: 0.013 }), row('outsight_budget_ratio', {}, { value: 0.01 }),
+      row('outsight_program_runs_total', { program: 'sched_switch' }, { value: 9000, per_second: 9000 }), row('outsight_program_run_seconds_total', { program: 'sched_switch' }, { value: 0.0018, per_second: 0.0018 })]
+    await bad.route('**/api/outsight/labelled?*', (r) => r.fulfill({ json: { from: new Date().toISOString(), to: new Date().toISOString(), covered_seconds: 300, omitted: 0, rows } }))
     await bad.goto(base + '#view=health')
     await bad.reload()
     await bad.waitForSelector('[data-bound="store/refused-samples"]')
@@ -711,12 +706,9 @@ const steps = {
     const other = graph.nodes.find((n) => n.kind === 'container' && n !== server)
     await page.locator(`.label[data-edge=${JSON.stringify(edge.id)}] rect`).click()
     await page.waitForSelector('.panel .tiles')
-    // The series may not exist yet: then nothing is said. It is answered here as the kernel's would be.
-    await page.route('**/api/v1/query?*', (r) => {
-      const query = new URL(r.request().url()).searchParams.get('query')
-      const result = query.includes('run_queue_wait_by') ? [{ metric: { by_name: other.name, by_id: other.id }, value: [0, '0.031'] }, { metric: { by_name: 'idle', by_id: '' }, value: [0, '0.007'] }] : query.includes('throttled') ? [{ metric: {}, value: [0, '0.007'] }] : undefined
-      return result ? r.fulfill({ json: { status: 'success', data: { resultType: 'vector', result } } }) : r.continue()
-    })
+    // Perhaps nobody waited: it is answered here as the kernel's would be.
+    const by = [[other.name, other.id, 31], ['quota', '', 7]].map(([name, id, ms]) => ({ name, id, ms_per_second: ms, seconds: ms, preemptions: 0 }))
+    await page.route('**/api/outsight/contention?*', (r) => r.fulfill({ json: { from, to, covered_seconds: 60, containers: [{ host: server.host, id: server.id, name: server.name, by }] } }))
     await page.reload()
     await page.waitForSelector('[data-contention]')
     assert.equal(await page.locator('[data-contention]').innerText(), `${server.name} waited 38 ms/s: 31 behind ${other.name}, 7 own quota`)

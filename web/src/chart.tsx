@@ -4,7 +4,7 @@ import 'uplot/dist/uPlot.min.css'
 import { AGAIN, load, POINTS, type Chart as Data } from './data'
 import { digits, format, span } from './format'
 import { drawable } from './spark'
-import { short, type Grouping } from './state'
+import type { Grouping } from './state'
 import { colour } from './theme'
 import type { NumberInfo } from './types'
 
@@ -31,7 +31,7 @@ export interface ChartOf {
 /** The request of a chart. */
 export function chartPath(of: ChartOf, numbers: string[], [from, to]: [number, number]): string {
   const p = new URLSearchParams({ numbers: numbers.join(), from: String(from), to: String(to), points: String(POINTS) })
-  for (const key of ['node', 'edge'] as const) if (of[key]) p.set(key, short(of[key]))
+  for (const key of ['node', 'edge'] as const) if (of[key]) p.set(key, of[key])
   if (of.endpoint) p.set('endpoint', of.endpoint)
   if (of.by !== 'container') p.set('by', of.by)
   for (const host of of.hosts ?? []) p.append('host', host)

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { errorOf, expand, explainEndpoint, explainNumber, linesOf, seenOf } from './explain'
 import type { Completeness, Edge, Graph, Node } from './types'
 
-const complete: Completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [], ended_omitted: 0 }
+const complete: Completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [] }
 const node = { id: 'a', name: '<b>cart</b>', kind: 'container', usage: { cpu_cores: 0.5 }, served: { p99: 0.002 } } as unknown as Node
 const edge = { id: 'a>b', client: 'a', server: 'b', client_side: { p99: '+Inf', completeness: 0.9999 }, endpoints: [{ protocol: 'http', name: 'GET /"x"', requests: 3, requests_per_second: 1.5 }] } as unknown as Edge
 const graph = {

@@ -36,7 +36,7 @@ describe('units', () => {
 
 describe('what is missing', () => {
   const graph = (rest: Partial<Graph>, lacks = {}) =>
-    ({ omitted_edges: 0, completeness: { state: 'incomplete', tables: [], sinks: [], ended_omitted: 0, ...lacks }, ...rest }) as unknown as Graph
+    ({ omitted_edges: 0, completeness: { state: 'incomplete', tables: [], sinks: [], ...lacks }, ...rest }) as unknown as Graph
   it('is nothing where nothing was lost', () => expect(missing(graph({}))).toEqual([]))
   it('tells what was received and not counted, and never rounds it away', () => {
     expect(missing(graph({ counted_share: { vm: 1 } }))).toEqual([])
@@ -53,11 +53,10 @@ describe('what is missing', () => {
   it('names each table, each kind of thing left out, and no sink', () => {
     const tables = [{ host: 'vm', name: 'edges', dropped: 12345, used: 16384, capacity: 16384, full: true, affects: 'edges' as const }, { host: 'vm', name: 'connections', dropped: 1 }]
     const unplaced = { request_bytes: 1024000, response_bytes: 1024 } as Side
-    expect(missing(graph({ omitted_edges: 4, unplaced }, { tables, sinks: [{ host: 'vm', name: 'agent/sink-store', dropped: 3 }], ended_omitted: 1100 }))).toEqual([
+    expect(missing(graph({ omitted_edges: 4, unplaced }, { tables, sinks: [{ host: 'vm', name: 'agent/sink-store', dropped: 3 }] }))).toEqual([
       'bytes, requests and latency of edges: 12,345 drops of “edges”, which is full',
       'any number: 1 drops of “connections”',
       '0.98 MiB of connections are in no edge, because the table of edges was full',
-      '1,100 containers that ended are left out',
       '4 less busy edges are left out',
     ])
   })
@@ -65,7 +64,7 @@ describe('what is missing', () => {
 
 describe('what lacks something on the screen', () => {
   const graph = (affects: (Affected | undefined)[], rest: Partial<Graph> = {}) =>
-    ({ omitted_edges: 0, completeness: { tables: affects.map((affects) => ({ host: 'vm', name: 'x', dropped: 1, affects })), sinks: [], ended_omitted: 0 }, ...rest }) as unknown as Graph
+    ({ omitted_edges: 0, completeness: { tables: affects.map((affects) => ({ host: 'vm', name: 'x', dropped: 1, affects })), sinks: [] }, ...rest }) as unknown as Graph
   it('is nothing where other numbers lack it', () => {
     expect(lackingOn(graph(['contention', 'flight', 'names', 'endpoints', 'disks', 'energy', 'history']), { view: 'map' })).toEqual([])
     expect(lackingOn(graph(['usage', 'edges']), { view: 'recordings' })).toEqual([])

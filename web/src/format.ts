@@ -68,7 +68,7 @@ export function format(v: Seconds | undefined, unit: NumberInfo['unit']): string
 /** Which numbers lack what a table dropped. */
 const LACK: Record<Affected, string> = {
   '': 'any number', usage: 'CPU, memory and I/O of containers', disks: 'latency of disks', edges: 'bytes, requests and latency of edges', endpoints: 'requests by endpoint',
-  contention: 'who waited behind whom', energy: 'cycles and power', names: 'names', flight: 'ticks of the last minutes', history: 'points of charts',
+  contention: 'who waited behind whom', energy: 'cycles and power', names: 'names', flight: 'ticks of the last minutes', history: 'points of charts', ended: 'names of what ended',
 }
 
 /** What is on the screen, of what a table can lack. */
@@ -90,19 +90,17 @@ export function lackingOn(g: Graph, s: Pick<State, 'view' | 'node' | 'edge' | 's
   const list = g.completeness.tables.filter((t) => shown.has(t.affects ?? '')).map((t) => LACK[t.affects ?? ''])
   if (g.unplaced && shown.has('edges')) list.push(LACK.edges)
   if (g.omitted_edges > 0 && shown.has('edges')) list.push('edges')
-  if (g.completeness.ended_omitted > 0 && shown.has('usage')) list.push('containers that ended')
   return [...new Set(list)]
 }
 
 /** What is not in the numbers of a graph, as short statements; empty where all of it is. */
 export function missing(g: Graph): string[] {
-  const { tables, ended_omitted } = g.completeness
+  const { tables } = g.completeness
   const list = tables.map((t) => `${LACK[t.affects ?? '']}: ${format(t.dropped, '')} drops of “${t.name}”${t.full ? ', which is full' : t.capacity && t.used !== undefined ? ` (${format(t.used, '')} of ${format(t.capacity, '')} used)` : ''}`)
   if (g.unplaced) list.push(`${bytes(g.unplaced.request_bytes + g.unplaced.response_bytes)} of connections are in no edge, because the table of edges was full`)
   for (const [host, share] of Object.entries(g.counted_share ?? {})) {
     if (share < 1) list.push(`${floorPercent(share)} of the bytes received on ${host} are counted in an edge; others were spliced, never read, or found no edge`)
   }
-  if (ended_omitted) list.push(`${format(ended_omitted, '')} containers that ended are left out`)
   if (g.omitted_edges) list.push(`${format(g.omitted_edges, '')} less busy edges are left out`)
   return list
 }

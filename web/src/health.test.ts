@@ -3,7 +3,7 @@ import { adviceOf, answersOf, BUDGET, boundsOf, costsOf, incompleteEdges, lastOf
 import type { LabelledRow } from './data'
 import type { Graph, Quota, Refusal, Status } from './types'
 
-const completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [], ended_omitted: 0 }
+const completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [] }
 const status = (more: Partial<Status> = {}): Status => ({ version: '1', now: '', sources: [], hosts: [], features: [], drops: [], programs: [], completeness, ...more }) as Status
 const graph = (more: Partial<Graph> = {}): Graph => ({ nodes: [], edges: [], counted_share: {}, completeness, ...more }) as unknown as Graph
 const on = (value: number, more: Record<string, string> = {}) => ({ metric: { host: 'vm', ...more }, value })
@@ -99,8 +99,8 @@ describe('what the series say', () => {
     expect(a).toMatchObject({ sent: [on(7)], budget: [on(1.5)], cpu: [on(0.5)], memory: [], silent: [] })
   })
   it('is who was silent at that time, if not for too long', () => {
-    const host = (name: string, ago?: number) => ({ name, cores: 1, memory_bytes: 0, agent_cpu_seconds: 0, agent_memory_bytes: 0, last_heard: ago === undefined ? undefined : new Date(1_790_000_000_000 - ago * 1000).toISOString() })
-    expect(answersOf([], [host('a', 2), host('b', 300), host('c', 5000), host('d', -60), host('e')], 1_790_000_000).silent!.map((s) => [s.metric.host, s.value])).toEqual([['a', 2], ['b', 300]])
+    const host = (name: string, ago: number) => ({ name, last_heard: new Date(1_790_000_000_000 - ago * 1000).toISOString() })
+    expect(answersOf([], [host('a', 2), host('b', 300), host('c', 5000), host('d', -60)], 1_790_000_000).silent!.map((s) => [s.metric.host, s.value])).toEqual([['a', 2], ['b', 300]])
   })
 })
 

@@ -39,6 +39,7 @@ const ADVICE: [RegExp, string, string][] = [
   [/^store\//, 'Part of an answer or of what was to be stored was left out.', 'Look at the server’s log.'],
   [/^network new /, 'So many new edges or endpoints appeared in an hour that some have no row of their own.', 'Find which container makes them (Health names those over a quota).'],
   [/^network /, 'Older edges or names were forgotten.', 'Nothing: they are found anew when they are used.'],
+  [/^frame\//, 'Rows of what ended were added up under “others”, or before their time: sums are exact, names are lost.', 'Find what starts and ends so many containers or connections.'],
   [/^processes$/, 'Some processes have no name.', 'Nothing: their container has.'],
   [/^agent\/sink/, 'Snapshots did not reach a sink: charts lack points, counts go on in the next one.', 'Look at why the sink is slow: its disk, or the way to the server.'],
   [/^export\/retries$/, 'Batches were sent more than once: the server was away, or busy.', 'Nothing is lost; if it goes on, look at the way to the server.'],
@@ -191,7 +192,7 @@ export const boundKey = (b: Pick<Bound, 'host' | 'name'>): string => `${b.host}/
 const numberOf = (r: LabelledRow): number | undefined => r.per_second ?? r.value
 
 /** What the series say, by what they are shown as, and who was silent at a time (in Unix seconds). sent and budget are one number of each host. */
-export function answersOf(rows: LabelledRow[], hosts: Status['hosts'], at: number): Answers {
+export function answersOf(rows: LabelledRow[], silent: NonNullable<Status['silent']>, at: number): Answers {
   const of = (metric: string): Sample[] => rows.flatMap((r) => { const v = numberOf(r); return r.metric === metric && v !== undefined ? [{ metric: { ...r.labels, host: r.host }, value: v }] : [] })
   const byHost = (list: Sample[]) => {
     const sums = new Map<string, number>()
@@ -204,7 +205,7 @@ export function answersOf(rows: LabelledRow[], hosts: Status['hosts'], at: numbe
     cpu: of(METRICS.cpu), memory: of(METRICS.memory), read: of(METRICS.read), sent: [...byHost(of(METRICS.sent))].map(sample),
     budget: [...byHost(of(METRICS.limit))].flatMap(([host, limit]) => (cost.has(host) && limit > 0 ? [sample([host, cost.get(host)! / limit])] : [])),
     shed: of(METRICS.shed), runs: of(METRICS.runs), time: of(METRICS.time), missed: of(METRICS.missed),
-    silent: hosts.flatMap((h) => (h.last_heard ? [sample([h.name, at - Date.parse(h.last_heard) / 1000])] : [])).filter((s) => s.value >= 0 && s.value <= FORGOTTEN),
+    silent: silent.map((h) => sample([h.name, at - Date.parse(h.last_heard) / 1000])).filter((s) => s.value >= 0 && s.value <= FORGOTTEN),
   }
 }
 

@@ -46,7 +46,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
   const end = live || !graph ? undefined : Date.parse(graph.to) / 1000
   const window = end === undefined ? `from=now-${RATES}s&to=now` : `from=${end - RATES}&to=${end}`
   const asked = useLabelled(window, () => labelledPath(Object.values(METRICS), window), live ? 15_000 : 0)
-  const answers = useMemo(() => answersOf(asked.data?.rows ?? [], data?.hosts ?? [], end ?? Date.parse(data?.now ?? '') / 1000), [asked.data, data, end])
+  const answers = useMemo(() => answersOf(asked.data?.rows ?? [], data?.silent ?? [], end ?? Date.parse(data?.now ?? '') / 1000), [asked.data, data, end])
   const { lost, before, near, roomy } = data ? boundsOf(data, graph) : { lost: [], before: [], near: [], roomy: 0 }
   const programs = programsOf(answers)
   // Nothing is said to be well, and no line is asked for, before all of it was looked at.
@@ -183,7 +183,6 @@ export function HealthView({ graph, away, status: { data, error }, state, change
               <div><dt>Watched</dt><dd>{span(graph.completeness.covered_seconds)} of {span(graph.completeness.window_seconds)}{graph.completeness.covered_seconds < graph.completeness.window_seconds - 2 && '. Rates are over the time that was watched; choose a shorter window to have all of it'}</dd></div>
               {Object.entries(graph.counted_share).map(([host, share]) => <div key={host} class={share < 0.999 ? 'lack' : undefined}><dt>{host}</dt><dd data-explain="health.counted" tabindex={0}>{floorPercent(share)} of received bytes are counted in an edge{share < 0.999 && '. The rest was spliced, never read, or found no room: see the edges below'}</dd></div>)}
               {graph.unmatched_share > 0 && <div><dt>Unmatched</dt><dd>{unmatched(graph)} lead to an end in no known container. It is on a host without an agent, or ended before it was known</dd></div>}
-              {graph.completeness.ended_omitted > 0 && <div class="lack"><dt>Ended</dt><dd>{format(graph.completeness.ended_omitted, '')} containers that ended are left out; choose a shorter window</dd></div>}
               {graph.omitted_edges > 0 && <div class="lack"><dt>Left out</dt><dd>{format(graph.omitted_edges, '')} less busy edges; group by workload, or hide small ones</dd></div>}
             </dl>
             {edges.length === 0 ? graph.edges.length > 0 && <p class="fine">Of every edge all received bytes were seen.</p> : (

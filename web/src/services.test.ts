@@ -6,7 +6,7 @@ const service = (name: string, more: Partial<Service> = {}): Service =>
   ({ node: name, name, kind: 'container', host: 'vm', cpu_cores: 0.2, parallel: 1, parallel_by: 'threads', utilisation: 0.2, reached: true, failed: 0, aborted: 0, ...more }) as Service
 const column = (key: string, more: Partial<ServiceColumn> = {}): ServiceColumn => ({ key, title: key, unit: '', formula: '', ...more })
 const answer = (more: Partial<Services> = {}): Services =>
-  ({ from: '2026-11-22T07:00:00Z', to: '2026-11-22T07:05:00Z', covered_seconds: 300, error_bound: 0.011, entries: [], arrival_rate: 0, services: [], cores: { vm: 2 }, completeness: { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [], ended_omitted: 0 }, columns: [column('utilisation', { unit: 'ratio' }), column('power', { unit: 'W' })], ...more }) as Services
+  ({ from: '2026-11-22T07:00:00Z', to: '2026-11-22T07:05:00Z', covered_seconds: 300, error_bound: 0.011, entries: [], arrival_rate: 0, services: [], cores: { vm: 2 }, completeness: { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [] }, columns: [column('utilisation', { unit: 'ratio' }), column('power', { unit: 'W' })], ...more }) as Services
 const none = new Map<string, number>()
 const measured = new Map<string, number>()
 

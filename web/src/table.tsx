@@ -85,7 +85,6 @@ export function Table({ graph, state, change }: { graph: Graph; state: State; ch
         <h2>{TITLES[state.by]}</h2>
         <span class="muted">
           {rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}{state.by === 'process' ? '' : ` · ${format(used, 'cores')} of ${cores} cores used`}
-          {graph.completeness.ended_omitted > 0 && ` · ${graph.completeness.ended_omitted} more that ended are left out`}
         </span>
       </div>
       <div class="scroll">

@@ -68,7 +68,7 @@ export interface NumberInfo {
 }
 
 /** The numbers that lack what a table dropped; '' or absent: any may. */
-export type Affected = '' | 'usage' | 'disks' | 'edges' | 'endpoints' | 'contention' | 'energy' | 'names' | 'flight' | 'history'
+export type Affected = '' | 'usage' | 'disks' | 'edges' | 'endpoints' | 'contention' | 'energy' | 'names' | 'flight' | 'history' | 'ended'
 
 /** A bounded table or queue, and how many updates it dropped in the window. */
 export interface Loss {
@@ -89,7 +89,6 @@ export interface Completeness {
   tables: Loss[]
   /** Queues of snapshots: what is missing are points of charts, not counts. */
   sinks: Loss[]
-  ended_omitted: number
 }
 
 export interface Host {
@@ -457,9 +456,9 @@ export interface Status {
     cgroup_layout?: string
     agent_cpu_seconds: number
     agent_memory_bytes: number
-    /** When its agent told last. */
-    last_heard?: string
   }[]
+  /** Hosts that were not heard of for a while, the last to fall silent first. */
+  silent?: { name: string; last_heard: string }[]
   /** Which series are made for PromQL; "off" for none. */
   promql?: 'full' | 'containers' | 'off'
   features: { host: string; name: string; purpose: string; state: 'works' | 'absent' | 'off'; reason?: string; remedy?: string; required?: boolean }[]

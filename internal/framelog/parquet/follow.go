@@ -20,7 +20,7 @@ type Source interface {
 }
 
 // ErrNoSource is the error of a log that is no Source: ClickHouse is asked in SQL itself.
-var ErrNoSource = errors.New("Parquet files are written of a log in files alone")
+var ErrNoSource = errors.New("only a log in files becomes Parquet files")
 
 // FollowOptions say what Follow writes. Zero values are the defaults.
 type FollowOptions struct {

@@ -90,7 +90,7 @@ type tableFile struct {
 	path    string
 	table   frame.TableID
 	file    *os.File
-	writer  *pq.Writer
+	writer  *pq.GenericWriter[any]
 	columns []Column
 	// order has, for each column as the file has them, its index in columns.
 	order []int
@@ -114,7 +114,7 @@ func createTable(path string, t frame.TableID) (*tableFile, error) {
 	if f.file, err = os.Create(path + ".tmp"); err != nil {
 		return nil, err
 	}
-	f.writer = pq.NewWriter(f.file, pq.NewSchema(frame.Schema[t].Name, group), pq.MaxRowsPerRowGroup(rowsOfGroup))
+	f.writer = pq.NewGenericWriter[any](f.file, pq.NewSchema(frame.Schema[t].Name, group), pq.MaxRowsPerRowGroup(rowsOfGroup))
 	return f, nil
 }
 
