@@ -16,8 +16,8 @@ import (
 	"outsight/internal/model"
 )
 
-// shop is two hosts with pods of three containers, whose processes call each other: web calls cart and both call db. The
-// second host's web calls the db of the first, at an address.
+// shop is two hosts with pods of three containers, whose processes call each other: web calls cart and both call db.
+// The second host's web calls the db of the first, at an address.
 func shop() *graph.Graph {
 	start := time.Unix(1_800_000_000, 0)
 	w := &frame.Window{From: start, To: start.Add(10 * time.Second)}
