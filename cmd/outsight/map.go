@@ -27,6 +27,7 @@ type mapOptions struct {
 	groupBy string
 	share   float64
 	by      graph.Grouping
+	remote  remoteFlags
 }
 
 func newMap() *cobra.Command {
@@ -40,7 +41,8 @@ agent that runs on this host, or loads the kernel programs for the time being, w
   sudo outsight map --for 30s --output svg > map.svg
   sudo outsight map --group-by process --min-share 0.01
   sudo outsight map --by workload
-  sudo outsight map --watch`,
+  sudo outsight map --watch
+  outsight map --server http://127.0.0.1:8470 --from now-1h --by process --output cypher | cypher-shell`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid", "graphml", "cypher", "svg"); err != nil {
 				return err
@@ -54,6 +56,12 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 			}
 			if o.length < time.Second {
 				return usagef("--for is %v, want at least 1s", o.length)
+			}
+			if err := o.remote.check(o.output); err != nil {
+				return err
+			}
+			if o.remote.server != "" {
+				return o.remote.print(c.Context(), &o, c.OutOrStdout())
 			}
 			log, err := logger(c)
 			if err != nil {
@@ -82,6 +90,7 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 		return pflag.NormalizedName(name)
 	})
 	c.Flags().Float64Var(&o.share, "min-share", 0, "hide edges with less than this share, 0 to 1, of all bytes")
+	o.remote.add(c.Flags())
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show the time that --for names up to now each second")
 	return c
 }

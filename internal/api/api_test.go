@@ -256,6 +256,19 @@ func TestPictureIsOfTheGraph(t *testing.T) {
 	}
 }
 
+func TestCypherIsOfTheGraph(t *testing.T) {
+	h, _, _ := filled(t, 40, nil)
+	var a graphAnswer
+	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/cypher?from=now-5m", nil))
+	text := w.Body.String()
+	if nodes, edges := strings.Count(text, ", is: {name: "), strings.Count(text, ", is: {transport: "); w.Code != 200 ||
+		nodes != len(a.Nodes) || edges != len(a.Edges) || edges == 0 {
+		t.Errorf("%d: %d nodes and %d edges, the graph has %d and %d", w.Code, nodes, edges, len(a.Nodes), len(a.Edges))
+	}
+}
+
 func TestHeatMapIsOfTheGraph(t *testing.T) {
 	h, _, _ := filled(t, 40, nil)
 	var a graphAnswer

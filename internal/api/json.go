@@ -52,9 +52,13 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 			s.Logger.Warn("answering a request", "path", r.URL.Path, "error", err)
 			writeError(w, http.StatusInternalServerError, "%s", err)
 		default:
-			if p, is := answer.(picture); is {
+			switch answer := answer.(type) {
+			case picture:
 				held.release()
-				s.writePicture(w, r, p)
+				s.writePicture(w, r, answer)
+				return
+			case cypher:
+				s.writeCypher(w, answer)
 				return
 			}
 			s.writeJSON(w, r, answer, held.release)

@@ -26,6 +26,7 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/baseline":   access.Read,
 	"GET /api/outsight/extent":     access.Read,
 	"GET /api/outsight/picture":    access.Read,
+	"GET /api/outsight/cypher":     access.Read,
 	"GET /api/outsight/path":       access.Read,
 	"GET /api/outsight/contention": access.Read,
 	"GET /api/outsight/services":   access.Read,

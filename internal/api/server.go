@@ -138,6 +138,7 @@ func (s *server) routes() *access.Mux {
 	mux.HandleFunc(access.Read, "GET /api/outsight/baseline", s.json(s.baseline))
 	mux.HandleFunc(access.Read, "GET /api/outsight/extent", s.json(s.extent))
 	mux.HandleFunc(access.Read, "GET /api/outsight/picture", s.json(s.picture))
+	mux.HandleFunc(access.Read, "GET /api/outsight/cypher", s.json(s.cypherMap))
 	mux.HandleFunc(access.Read, "GET /api/outsight/path", s.json(s.path))
 	mux.HandleFunc(access.Read, "GET /api/outsight/contention", s.json(s.contention))
 	mux.HandleFunc(access.Read, "GET /api/outsight/services", s.json(s.services))

@@ -14,10 +14,10 @@ const cypherSchema = `CREATE CONSTRAINT outsight_node IF NOT EXISTS FOR (n:Node)
 CREATE CONSTRAINT outsight_host IF NOT EXISTS FOR (h:Host) REQUIRE h.name IS UNIQUE;
 `
 
-// WriteCypher writes the graph as statements for Neo4j that can be run again: nodes are merged by their ID, and edges by
-// their ends and transport. Nodes are in their containers, and these are on their hosts: (:Process)-[:IN]->(:Container)
-// -[:ON]->(:Host). A statement has many rows, and no more than one row is in memory. It ends with ";" at the end of a line,
-// which is nowhere else: names are cleaned and quoted.
+// WriteCypher writes the graph as statements for Neo4j that can be run again: nodes are merged by their ID, and edges
+// by their ends and transport. Nodes are in their containers, and these are on their hosts:
+// (:Process)-[:IN]->(:Container) -[:ON]->(:Host). A statement has many rows, and no more than one row is in memory. It
+// ends with ";" at the end of a line, which is nowhere else: names are cleaned and quoted.
 func WriteCypher(w io.Writer, g *Graph) error {
 	c := cypherWriter{out: bufio.NewWriterSize(w, 1<<16)}
 	c.out.WriteString(cypherSchema)

@@ -7,10 +7,10 @@ import (
 	"outsight/internal/frame"
 )
 
-// What a window gained is computed as follows. The state at a frame is, of each number, the row of the frame, or else that
-// of its key frame, unless it is removed. The state at the later frame counts with the sign +, that at the earlier one
-// with -; the sum by number is the gain. Of a row that is only in the earlier frame the answer has what it counted, once:
-// frame.Since subtracts it from the row to which it was added meanwhile.
+// What a window gained is computed as follows. The state at a frame is, of each number, the row of the frame, or else
+// that of its key frame, unless it is removed. The state at the later frame counts with the sign +, that at the earlier
+// one with -; the sum by number is the gain. Of a row that is only in the earlier frame the answer has what it counted,
+// once: frame.Since subtracts it from the row to which it was added meanwhile.
 
 // difference is the query for one table of all spans of a window.
 type difference struct {
@@ -86,8 +86,8 @@ func (d *difference) query(table, after, before string) string {
 		"ORDER BY host, epoch, row FORMAT RowBinary", d.results(), sides)
 }
 
-// results are the values of a row of the answer, as rowReader reads them. They have few terms: ClickHouse takes longer to
-// plan a term than to compute it for a thousand rows.
+// results are the values of a row of the answer, as rowReader reads them. They have few terms: ClickHouse takes longer
+// to plan a term than to compute it for a thousand rows.
 func (d *difference) results() string {
 	var b strings.Builder
 	for i := range d.info.Attributes {

@@ -52,8 +52,8 @@ func (l *Log) expire() {
 	}
 }
 
-// RemoveExpired drops the partitions all of whose rows have expired, as the log does by itself where ClickHouse has no TTL.
-// Several servers may do so at once.
+// RemoveExpired drops the partitions all of whose rows have expired, as the log does by itself where ClickHouse has no
+// TTL. Several servers may do so at once.
 func (l *Log) RemoveExpired(ctx context.Context, now time.Time) error {
 	rows, err := l.client.texts(ctx, 2, fmt.Sprintf("SELECT table, partition FROM system.parts "+
 		"WHERE active AND database = %s GROUP BY table, partition", literal(l.database)))
@@ -76,8 +76,8 @@ func (l *Log) RemoveExpired(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// keepLast makes the last frame of the epoch before one be kept as long as key frames: it has what was counted since the last
-// of those.
+// keepLast makes the last frame of the epoch before one be kept as long as key frames: it has what was counted since
+// the last of those.
 func (l *Log) keepLast(ctx context.Context, of hostKey) error {
 	host := fmt.Sprintf("tenant = %s AND host = %s", literal(of.tenant), literal(of.host))
 	body, err := l.client.do(ctx, fmt.Sprintf("SELECT epoch, max(frame), min(class) FROM %s WHERE %s AND (epoch, frame) IN ("+

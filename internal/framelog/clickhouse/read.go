@@ -7,7 +7,8 @@ import (
 	"outsight/internal/frame"
 )
 
-// spanFrames are the two frames of a span while they are read. The earlier one has 0 for what is only answered as a gain.
+// spanFrames are the two frames of a span while they are read. The earlier one has 0 for what is only answered as a
+// gain.
 type spanFrames struct {
 	after, before *frame.Frame // before is nil for none, or after itself
 	strings       map[string]uint64

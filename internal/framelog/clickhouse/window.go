@@ -16,8 +16,8 @@ import (
 // hostsPerQuery bounds the hosts of one statement.
 const hostsPerQuery = 256
 
-// Windows answers windows of frames whose counters begin at 0 at the earlier moment: only what they gained in a window is
-// right of counters and histograms, beside the values of columns with File.
+// Windows answers windows of frames whose counters begin at 0 at the earlier moment: only what they gained in a window
+// is right of counters and histograms, beside the values of columns with File.
 func (l *Log) Windows(ctx context.Context, q framelog.Query) iter.Seq2[*frame.Window, error] {
 	return func(yield func(*frame.Window, error) bool) {
 		if len(q.Times) < 2 || !slices.IsSortedFunc(q.Times, time.Time.Compare) {
