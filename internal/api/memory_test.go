@@ -272,7 +272,8 @@ func TestTenantsSeeTheirQueries(t *testing.T) {
 	}
 	defer st.Close()
 	for _, tenant := range []string{"a", "a", "b"} {
-		of := store.Evaluation{Query: "1", From: time.Now(), To: time.Now()}
+		now := time.Now()
+		of := store.Evaluation{Query: "1", From: now, To: now}
 		if _, err := store.ForTenant(st, tenant).Evaluate(t.Context(), of); err != nil {
 			t.Fatal(err)
 		}
