@@ -91,7 +91,7 @@ struct datagram_socket {
 	struct datagram_peer peer;
 	u32 flags;
 	struct process process;
-	u32 unused;
+	u32 swept; /* the last sweep of all files that met it */
 	struct datagram_flow flow;
 	struct datagram_call calls[DATAGRAM_CALLS];
 	struct datagram_batch sending, receiving; /* DNS alone */

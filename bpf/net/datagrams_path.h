@@ -92,14 +92,8 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 SEC("iter/task_file")
 int open_datagram_sockets(struct bpf_iter__task_file *ctx)
 {
-	struct file *file = ctx->file;
+	struct sock *sk = sock_of_file(ctx);
 
-	if (!ctx->task || !file)
-		return 0;
-	struct socket *socket = bpf_sock_from_file(file);
-	if (!socket)
-		return 0;
-	struct sock *sk = socket->sk;
 	if (!sk || !is_udp(sk))
 		return 0;
 	struct datagram_socket *s =
@@ -135,17 +129,49 @@ int sweep_datagram_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
-SEC("iter/bpf_map_elem")
-int sweep_datagram_flows(struct bpf_iter__bpf_map_elem *ctx)
+/* Where the kernel refuses iterators over maps: the sockets of all files. */
+SEC("iter/task_file")
+int sweep_datagram_files(struct bpf_iter__task_file *ctx)
 {
-	struct datagram_flow *f = ctx->value;
+	struct sock *sk = sock_of_file(ctx);
 
-	if (!f)
+	if (!sk || !is_udp(sk))
 		return 0;
+	struct datagram_socket *s = bpf_sk_storage_get(&datagram_sockets, sk, 0, 0);
+	if (!s || s->swept == sweep_number)
+		return 0;
+	s->swept = sweep_number;
+	sweep_flow(&s->flow);
+	return 0;
+}
+
+static __always_inline void sweep_table_flow(struct datagram_flow *f)
+{
 	flows_found++;
 	if (f->owner)
 		found_flow(f->owner, CROWDED_FLOWS);
 	sweep_flow(f);
+}
+
+SEC("iter/bpf_map_elem")
+int sweep_datagram_flows(struct bpf_iter__bpf_map_elem *ctx)
+{
+	if (ctx->value)
+		sweep_table_flow(ctx->value);
+	return 0;
+}
+
+static long sweep_each_flow(struct bpf_map *map, void *key, void *value, void *ctx)
+{
+	sweep_table_flow(value);
+	return 0;
+}
+
+SEC("syscall")
+int sweep_all_datagram_flows(void *ctx)
+{
+	bpf_for_each_map_elem(&datagram_flows, sweep_each_flow, NULL, 0);
+	bpf_for_each_map_elem(&crowded_flows, sweep_each_flow, NULL, 0);
 	return 0;
 }
 

@@ -165,19 +165,13 @@ __noinline int dns_datagram(struct datagram_socket *s, struct datagram_flow *f,
 }
 
 /* Counts the queries that wait, and gives up those that have waited for long. */
-SEC("iter/bpf_map_elem")
-int sweep_dns_queries(struct bpf_iter__bpf_map_elem *ctx)
+static __always_inline void sweep_query(const struct flow_key *found, const struct dns_query *q)
 {
-	struct dns_query *q = ctx->value;
-	struct flow_key *found = ctx->key;
-
-	if (!q || !found)
-		return 0;
 	if (elapsed(q->first_ns, bpf_ktime_get_ns()) > UNANSWERED_AFTER_NS) {
 		struct flow_key key = *found;
 
 		take_query(&key, q->owner);
-		return 0;
+		return;
 	}
 	queries_found++;
 	if (q->owner)
@@ -186,6 +180,27 @@ int sweep_dns_queries(struct bpf_iter__bpf_map_elem *ctx)
 	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &index);
 	if (d && q->generation == (u32)d->generation)
 		__sync_fetch_and_add(&d->pending, 1);
+}
+
+SEC("iter/bpf_map_elem")
+int sweep_dns_queries(struct bpf_iter__bpf_map_elem *ctx)
+{
+	if (ctx->key && ctx->value)
+		sweep_query(ctx->key, ctx->value);
+	return 0;
+}
+
+static long sweep_each_query(struct bpf_map *map, void *key, void *value, void *ctx)
+{
+	sweep_query(key, value);
+	return 0;
+}
+
+SEC("syscall")
+int sweep_all_dns_queries(void *ctx)
+{
+	bpf_for_each_map_elem(&dns_queries, sweep_each_query, NULL, 0);
+	bpf_for_each_map_elem(&crowded_queries, sweep_each_query, NULL, 0);
 	return 0;
 }
 

@@ -83,6 +83,20 @@ struct {
 	__type(value, u64);
 } edge_drops SEC(".maps");
 
+/* Changed by the reader before each sweep: by it a sweep of all files knows what it has met. */
+volatile u32 sweep_number = 0;
+
+/* The socket of a task's file; a socket of several tasks, or files, is met as often. */
+static __always_inline struct sock *sock_of_file(struct bpf_iter__task_file *ctx)
+{
+	struct file *file = ctx->file;
+
+	if (!ctx->task || !file)
+		return NULL;
+	struct socket *socket = bpf_sock_from_file(file);
+	return socket ? socket->sk : NULL;
+}
+
 static __always_inline void count_drop(u32 which)
 {
 	u64 *n = bpf_map_lookup_elem(&edge_drops, &which);

@@ -301,15 +301,9 @@ SEC("iter/task_file")
 int open_sockets(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
+	struct sock *sk = sock_of_file(ctx);
 
-	if (!task || !file)
-		return 0;
-	struct socket *socket = bpf_sock_from_file(file);
-	if (!socket)
-		return 0;
-	struct sock *sk = socket->sk;
-	if (!sk)
+	if (!task || !sk)
 		return 0;
 
 	u32 pass = iterator_pass;
@@ -332,14 +326,8 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-SEC("iter/bpf_sk_storage_map")
-int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void sweep_connection(struct sock *sk, struct connection *c)
 {
-	struct connection *c = ctx->value;
-	struct sock *sk = ctx->sk;
-
-	if (!c || !sk)
-		return 0;
 	if (c->flags & CONNECTION_LISTENER) {
 		struct listener_key key;
 
@@ -347,7 +335,7 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 		struct listener *listener = bpf_map_lookup_elem(&listeners, &key);
 		if (listener)
 			count_listener_drops(sk, c, listener);
-		return 0;
+		return;
 	}
 	if (marks_pairs && sk->__sk_common.skc_state != TCP_CLOSE)
 		mark_pairs(sk, c);
@@ -363,8 +351,34 @@ int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (c->early.state == EARLY_KEPT && elapsed(c->early.first_ns, now) > SWEEP_AFTER_NS)
 		give_up_call(sk, c);
 	if (c->phase != PHASE_REPLY || elapsed(c->last_ns, now) < SWEEP_AFTER_NS)
-		return 0;
+		return;
 	set_flags(c, CONNECTION_SWEPT);
 	finish(sk, c);
+}
+
+SEC("iter/bpf_sk_storage_map")
+int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	if (ctx->value && ctx->sk)
+		sweep_connection(ctx->sk, ctx->value);
+	return 0;
+}
+
+/*
+ * Where the kernel refuses iterators over maps: the sockets of all files. It does not meet those
+ * that no file has, which wait to be accepted, or go on after their file was closed.
+ */
+SEC("iter/task_file")
+int sweep_connection_files(struct bpf_iter__task_file *ctx)
+{
+	struct sock *sk = sock_of_file(ctx);
+
+	if (!sk)
+		return 0;
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	if (!c || c->swept == sweep_number)
+		return 0;
+	c->swept = sweep_number;
+	sweep_connection(sk, c);
 	return 0;
 }

@@ -208,6 +208,8 @@ struct connection {
 	/* of what was handed to the socket when a call that sends last returned */
 	u32 reported_sequence;
 	u32 edge_generation; /* of edge, when it was found */
+	u32 swept;	     /* the last sweep of all files that met it */
+	u32 unused;
 	struct early early;
 	struct head head;
 };

@@ -321,30 +321,45 @@ static __always_inline void http2_closed(struct sock *sk)
 }
 
 /* Ends the streams of connections that have ended. */
-SEC("iter/bpf_map_elem")
-int sweep_http2_streams(struct bpf_iter__bpf_map_elem *ctx)
+static __always_inline void sweep_stream(const struct http2_stream_key *found,
+					 const struct http2_stream *s)
 {
-	struct http2_stream *s = ctx->value;
-	struct http2_stream_key *found = ctx->key;
-
-	if (!s || !found)
-		return 0;
 	u64 id = found->connection;
 	u64 *ended = bpf_map_lookup_elem(&http2_ended, &id);
 	if (!ended)
-		return 0;
+		return;
 	struct http2_stream_key key = *found;
 	struct http2_stream copy = *s;
 	if (bpf_map_delete_elem(&http2_streams, &key))
-		return 0;
+		return;
 	give_back(&owner_streams, copy.owner);
 	if (!(copy.flags & STREAM_BEGUN) || copy.flags & STREAM_ENDED)
-		return 0;
+		return;
 	struct edge *edge = edge_at(copy.edge, copy.edge_generation);
 	if (!(*ended & ENDED_LOST))
 		abort_stream(&copy, *ended);
 	else if (edge)
 		__sync_fetch_and_add(copy.reply_ns ? &edge->lost_replies : &edge->lost, 1);
+}
+
+SEC("iter/bpf_map_elem")
+int sweep_http2_streams(struct bpf_iter__bpf_map_elem *ctx)
+{
+	if (ctx->key && ctx->value)
+		sweep_stream(ctx->key, ctx->value);
+	return 0;
+}
+
+static long sweep_each_stream(struct bpf_map *map, void *key, void *value, void *ctx)
+{
+	sweep_stream(key, value);
+	return 0;
+}
+
+SEC("syscall")
+int sweep_all_http2_streams(void *ctx)
+{
+	bpf_for_each_map_elem(&http2_streams, sweep_each_stream, NULL, 0);
 	return 0;
 }
 

@@ -292,21 +292,35 @@ static __noinline int mark_pairs(struct sock *sk, struct connection *c)
 	return 0;
 }
 
-SEC("iter/bpf_map_elem")
-int sweep_pairs(struct bpf_iter__bpf_map_elem *ctx)
+static __always_inline void sweep_pair(const struct pair_key *found, const struct pair *m)
 {
-	struct pair *m = ctx->value;
-	struct pair_key *found = ctx->key;
-
-	if (!m || !found)
-		return 0;
 	if (m->round != pair_round) {
 		struct pair_key key = *found;
 
 		remove_pair(&key);
-		return 0;
+		return;
 	}
 	pairs_found++;
+}
+
+SEC("iter/bpf_map_elem")
+int sweep_pairs(struct bpf_iter__bpf_map_elem *ctx)
+{
+	if (ctx->key && ctx->value)
+		sweep_pair(ctx->key, ctx->value);
+	return 0;
+}
+
+static long sweep_each_pair(struct bpf_map *map, void *key, void *value, void *ctx)
+{
+	sweep_pair(key, value);
+	return 0;
+}
+
+SEC("syscall")
+int sweep_all_pairs(void *ctx)
+{
+	bpf_for_each_map_elem(&pairs, sweep_each_pair, NULL, 0);
 	return 0;
 }
 

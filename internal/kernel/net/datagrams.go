@@ -33,13 +33,14 @@ var (
 		ebpf.AttachCGroupUDP6Sendmsg, ebpf.AttachCGroupUDP6Recvmsg}
 	datagramIterateHook = host.NewHook("open_datagram_sockets", "iter/task_file (UDP)",
 		"who is the client of UDP sockets that were there before the start", false, "kernel 5.8 or later with BTF")
-	datagramSweepHooks = []host.Hook{
-		host.NewHook("sweep_datagram_sockets", "iter/bpf_sk_storage_map (UDP)",
-			"UDP requests without a reply, of sockets with one peer", false, "kernel 5.9 or later with BTF"),
-		host.NewHook("sweep_datagram_flows", "iter/bpf_map_elem (UDP)",
-			"UDP requests without a reply, of sockets with several peers", false, "kernel 5.9 or later with BTF"),
-		host.NewHook("sweep_dns_queries", "iter/bpf_map_elem (DNS)", "DNS queries without a reply", false,
-			"kernel 5.9 or later with BTF"),
+	datagramSweeps = []sweepWay{
+		newSweepWay("sweep_datagram_sockets", "iter/bpf_sk_storage_map (UDP)",
+			"sweep_datagram_files", "iter/task_file (UDP sweep)",
+			"UDP requests without a reply, of sockets with one peer", "kernel 5.9 or later with BTF"),
+		newSweepWay("sweep_datagram_flows", "iter/bpf_map_elem (UDP)", "sweep_all_datagram_flows", "syscall (UDP)",
+			"UDP requests without a reply, of sockets with several peers", "kernel 5.9 or later with BTF"),
+		newSweepWay("sweep_dns_queries", "iter/bpf_map_elem (DNS)", "sweep_all_dns_queries", "syscall (DNS)",
+			"DNS queries without a reply", "kernel 5.9 or later with BTF"),
 	}
 )
 
@@ -66,7 +67,7 @@ type datagramState struct {
 
 // datagramSweep looks at all entries of maps. Of tables in which entries are evicted it counts them in found.
 type datagramSweep struct {
-	iters []*link.Iter
+	sweep func() error
 	table *lruTable
 	found *ebpf.Variable
 	// made is how many entries had been made at the last sweep, and empty how many sweeps in a row found none
@@ -77,7 +78,7 @@ type datagramSweep struct {
 
 func (s *datagramSweep) run() error {
 	if s.table == nil {
-		return runAll(s.iters)
+		return s.sweep()
 	}
 	made := s.table.made()
 	if made != s.made {
@@ -90,7 +91,7 @@ func (s *datagramSweep) run() error {
 	if err := s.found.Set(uint64(0)); err != nil {
 		return err
 	}
-	if err := runAll(s.iters); err != nil {
+	if err := s.sweep(); err != nil {
 		return err
 	}
 	var found uint64
@@ -104,14 +105,6 @@ func (s *datagramSweep) run() error {
 		s.empty = 0
 	}
 	return nil
-}
-
-func runAll(iters []*link.Iter) error {
-	var errs []error
-	for _, iter := range iters {
-		errs = append(errs, host.Run(iter))
-	}
-	return errors.Join(errs...)
 }
 
 // prepareFlows sizes the tables in which entries are evicted, each with the one for control groups that have used up
@@ -254,16 +247,11 @@ func (p *Net) openDatagramSweeps(k *host.Kernel, spec *ebpf.CollectionSpec, obje
 	over := [][]*ebpf.Map{{objects.DatagramSockets}, {objects.DatagramFlows, objects.CrowdedFlows},
 		{objects.DnsQueries, objects.CrowdedQueries}}
 	for i, sweep := range sweeps {
-		h := datagramSweepHooks[i]
 		var err error
-		for _, m := range over[i] {
-			iter, openErr := p.OpenIterator(k, spec, objects.collection, h, m)
-			sweep.iters, err = append(sweep.iters, iter), errors.Join(err, openErr)
-		}
+		sweep.sweep, err = p.openSweep(k, spec, objects.collection, datagramSweeps[i], over[i]...)
 		if err == nil {
 			r.sweeps = append(r.sweeps, sweep)
 		}
-		p.AddFeature(h, err)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -292,7 +280,7 @@ func (r *datagramReader) complete(index int, c *model.EdgeCounters) {
 	d, state := &r.edges.Entries[index], &r.states[index]
 	c.SentPackets, c.ReceivedPackets = host.Load(&d.SentPackets), host.Load(&d.ReceivedPackets)
 	pending := host.Load(&d.Pending)
-	if ended := c.Replies + host.Load(&d.Streams) + pending; len(r.sweeps) == len(datagramSweepHooks) &&
+	if ended := c.Replies + host.Load(&d.Streams) + pending; len(r.sweeps) == len(datagramSweeps) &&
 		r.before[index] > ended {
 		r.lose(state, c, r.before[index]-ended)
 	}

@@ -33,9 +33,9 @@ type datagramsDatagramSocket struct {
 		Id     uint32
 		Unused uint32
 	}
-	Unused uint32
-	_      [4]byte
-	Flow   struct {
+	Swept uint32
+	_     [4]byte
+	Flow  struct {
 		_          structs.HostLayout
 		FirstNs    uint64
 		Edge       uint32

@@ -13,7 +13,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
@@ -28,14 +27,15 @@ var (
 		"retransmitted segments per edge", false, "Linux 5.12 or later with BTF")
 	iterateHook = host.NewHook("open_sockets", "iter/task_file",
 		"connections that were open before the start", false, "Linux 5.12 or later with BTF")
-	sweepHook = host.NewHook("sweep_connections", "iter/bpf_sk_storage_map",
-		"a reply is counted soon after its last byte, not only at the next request", false, "Linux 5.12 or later with BTF")
-	pairHook = host.NewHook("sweep_pairs", "iter/bpf_map_elem (TCP)",
-		"room for the pairs of connections whose close was not seen", false, "Linux 5.12 or later with BTF")
+	sweepConnections = newSweepWay("sweep_connections", "iter/bpf_sk_storage_map",
+		"sweep_connection_files", "iter/task_file (sweep)",
+		"a reply is counted soon after its last byte, not only at the next request", "Linux 5.12 or later with BTF")
+	sweepPairs = newSweepWay("sweep_pairs", "iter/bpf_map_elem (TCP)", "sweep_all_pairs", "syscall (TCP)",
+		"room for the pairs of connections whose close was not seen", "Linux 5.12 or later with BTF")
 )
 
-var edgeHooks = append([]host.Hook{stateHook, stateTooHook, retransmitHook, iterateHook, sweepHook, pairHook,
-	http2SweepHook, http2Hook}, dataWays[0]...)
+var edgeHooks = append([]host.Hook{stateHook, stateTooHook, retransmitHook, iterateHook,
+	sweepConnections.iterator, sweepPairs.iterator, sweepStreams.iterator, http2Hook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -46,7 +46,8 @@ type edgeReader struct {
 	edges     *host.Table[edgesEdge]
 	latency   host.Histograms
 	pool      host.Histograms
-	sweep     *link.Iter
+	sweep     func() error
+	sweeps    uint32
 	datagrams *datagramReader
 	endpoints *endpointReader
 	streams   streamReader
@@ -74,6 +75,8 @@ type edgeState struct {
 	ownerless bool
 	// sweep is what the last one found.
 	sweep sweepFound
+	// missed is how many of its closes no program saw.
+	missed uint64
 }
 
 func (p *Net) openEdges(k *host.Kernel) error {
@@ -100,11 +103,9 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	p.AddFeature(iterateHook, err)
 	errs = append(errs, err, p.openDatagrams(k, spec, objects))
 	errs = append(errs, p.attachData(k, spec, maps), p.Attach(k, spec, maps, retransmitHook))
-	p.edges.sweep, err = p.OpenIterator(k, spec, maps, sweepHook, objects.Connections)
-	p.AddFeature(sweepHook, err)
+	p.edges.sweep, err = p.openSweep(k, spec, maps, sweepConnections, objects.Connections)
 	errs = append(errs, err)
-	p.edges.pairs.sweep, err = p.OpenIterator(k, spec, maps, pairHook, objects.Pairs)
-	p.AddFeature(pairHook, err)
+	p.edges.pairs.sweep, err = p.openSweep(k, spec, maps, sweepPairs, objects.Pairs)
 	return errors.Join(append(errs, err, p.openDatagramSweeps(k, spec, objects), p.openStreams(k, spec, objects),
 		p.openTLS(k, objects))...)
 }
@@ -202,7 +203,9 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	if r == nil {
 		return nil, errors.New("reading edges: no kernel program counts them")
 	}
-	sweepError := r.sweepConnections()
+	r.sweeps++
+	sweepError := r.objects.SweepNumber.Set(r.sweeps)
+	sweepError = errors.Join(sweepError, r.sweepConnections())
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.Entries, r.quotas), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
 	sweepError = errors.Join(sweepError, r.beginSamples(now))
@@ -258,7 +261,7 @@ func (r *edgeReader) sweepConnections() error {
 	if err != nil {
 		return fmt.Errorf("BUG: setting the round of the pairs: %w", err)
 	}
-	if err := host.Run(r.sweep); err != nil {
+	if err := r.sweep(); err != nil {
 		return fmt.Errorf("counting silent replies: %w", err)
 	}
 	if marked {
@@ -268,10 +271,19 @@ func (r *edgeReader) sweepConnections() error {
 	}
 	for index, edge := range r.inUse() {
 		state := &r.states[index]
-		found := sweepFound{host.Load(&edge.Opens), host.Load(&edge.Closes), uint64(atomic.LoadUint32(&edge.Open))}
+		closes := host.Load(&edge.Closes) // first: what opens and closes meanwhile must not look closed twice
+		found := sweepFound{host.Load(&edge.Opens), closes, uint64(atomic.LoadUint32(&edge.Open))}
+		// What was taken for a missed close is closed at last: the sweep of files does not meet every connection.
+		if twice := min(found.closes-min(found.closes, found.opens), state.missed); twice > 0 {
+			atomic.AddUint64(&edge.Closes, -twice)
+			state.missed -= twice
+			r.missedCloses.Add(-twice)
+			found.closes -= twice
+		}
 		if found == state.sweep && found.opens > found.closes+found.open {
 			missed := found.opens - found.closes - found.open
 			atomic.AddUint64(&edge.Closes, missed)
+			state.missed += missed
 			r.missedCloses.Add(missed)
 		}
 		state.sweep = found

@@ -46,6 +46,8 @@ type edgesConnection struct {
 	}
 	ReportedSequence uint32
 	EdgeGeneration   uint32
+	Swept            uint32
+	Unused           uint32
 	Early            struct {
 		_        structs.HostLayout
 		FirstNs  uint64
@@ -145,10 +147,10 @@ type edgesDatagramSocket struct {
 		Id     uint32
 		Unused uint32
 	}
-	Unused uint32
-	_      [4]byte
-	Flow   edgesDatagramFlow
-	Calls  [4]struct {
+	Swept uint32
+	_     [4]byte
+	Flow  edgesDatagramFlow
+	Calls [4]struct {
 		_    structs.HostLayout
 		Task uint64
 		Peer struct {
@@ -660,91 +662,98 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	edgesMapConnections           = "connections"
-	edgesMapCrowdedFlows          = "crowded_flows"
-	edgesMapCrowdedQueries        = "crowded_queries"
-	edgesMapDatagramEdges         = "datagram_edges"
-	edgesMapDatagramFlows         = "datagram_flows"
-	edgesMapDatagramSockets       = "datagram_sockets"
-	edgesMapDnsQueries            = "dns_queries"
-	edgesMapDnsQuestions          = "dns_questions"
-	edgesMapDnsScratch            = "dns_scratch"
-	edgesMapEdgeDrops             = "edge_drops"
-	edgesMapEdgeEndpoints         = "edge_endpoints"
-	edgesMapEdgeLatency           = "edge_latency"
-	edgesMapEdgeOfKey             = "edge_of_key"
-	edgesMapEdges                 = "edges"
-	edgesMapEndpointDrops         = "endpoint_drops"
-	edgesMapEndpointLatency       = "endpoint_latency"
-	edgesMapEndpointOfKey         = "endpoint_of_key"
-	edgesMapEndpoints             = "endpoints"
-	edgesMapFreeEdges             = "free_edges"
-	edgesMapFreeEndpoints         = "free_endpoints"
-	edgesMapFreeHistograms        = "free_histograms"
-	edgesMapHistogramPool         = "histogram_pool"
-	edgesMapHttp2Connections      = "http2_connections"
-	edgesMapHttp2Ended            = "http2_ended"
-	edgesMapHttp2Paths            = "http2_paths"
-	edgesMapHttp2Streams          = "http2_streams"
-	edgesMapListeners             = "listeners"
-	edgesMapLruEntries            = "lru_entries"
-	edgesMapOwnerFlows            = "owner_flows"
-	edgesMapOwnerPairs            = "owner_pairs"
-	edgesMapOwnerStreams          = "owner_streams"
-	edgesMapOwnerUses             = "owner_uses"
-	edgesMapPairs                 = "pairs"
-	edgesMapProxies               = "proxies"
-	edgesMapQuotaDrops            = "quota_drops"
-	edgesMapReservedEdges         = "reserved_edges"
-	edgesMapReservedEndpoints     = "reserved_endpoints"
-	edgesMapTlsCalls              = "tls_calls"
-	edgesMapTlsConnections        = "tls_connections"
-	edgesMapTransactionLog        = "transaction_log"
-	edgesProgAfterInet6Recvmsg    = "after_inet6_recvmsg"
-	edgesProgAfterInet6Sendmsg    = "after_inet6_sendmsg"
-	edgesProgAfterInetRecvmsg     = "after_inet_recvmsg"
-	edgesProgAfterInetSendmsg     = "after_inet_sendmsg"
-	edgesProgAfterInetSendpage    = "after_inet_sendpage"
-	edgesProgInetSockSetState     = "inet_sock_set_state"
-	edgesProgInetSockSetStateToo  = "inet_sock_set_state_too"
-	edgesProgOpenDatagramSockets  = "open_datagram_sockets"
-	edgesProgOpenSockets          = "open_sockets"
-	edgesProgSockRecvLength       = "sock_recv_length"
-	edgesProgSockSendLength       = "sock_send_length"
-	edgesProgSweepConnections     = "sweep_connections"
-	edgesProgSweepDatagramFlows   = "sweep_datagram_flows"
-	edgesProgSweepDatagramSockets = "sweep_datagram_sockets"
-	edgesProgSweepDnsQueries      = "sweep_dns_queries"
-	edgesProgSweepHttp2Streams    = "sweep_http2_streams"
-	edgesProgSweepPairs           = "sweep_pairs"
-	edgesProgTcpRetransmitSkb     = "tcp_retransmit_skb"
-	edgesVarArchitecture          = "architecture"
-	edgesVarCgroupSubsysIndex     = "cgroup_subsys_index"
-	edgesVarFlowsFound            = "flows_found"
-	edgesVarHostNetns             = "host_netns"
-	edgesVarHttp2LastId           = "http2_last_id"
-	edgesVarIteratorPass          = "iterator_pass"
-	edgesVarJiffyNs               = "jiffy_ns"
-	edgesVarLogTransactions       = "log_transactions"
-	edgesVarMarksPairs            = "marks_pairs"
-	edgesVarMaxEdgeEndpoints      = "max_edge_endpoints"
-	edgesVarMaxOwnerEdges         = "max_owner_edges"
-	edgesVarMaxOwnerEndpoints     = "max_owner_endpoints"
-	edgesVarMaxOwnerFlows         = "max_owner_flows"
-	edgesVarMaxOwnerListeners     = "max_owner_listeners"
-	edgesVarMaxOwnerPairs         = "max_owner_pairs"
-	edgesVarMaxOwnerStreams       = "max_owner_streams"
-	edgesVarNamesShed             = "names_shed"
-	edgesVarPairRound             = "pair_round"
-	edgesVarPairsFound            = "pairs_found"
-	edgesVarQueriesFound          = "queries_found"
-	edgesVarReaderEnums           = "reader_enums"
-	edgesVarReadsTls              = "reads_tls"
-	edgesVarSampleRound           = "sample_round"
-	edgesVarTransactionRecord     = "transaction_record"
-	edgesVarUnloggedTransactions  = "unlogged_transactions"
-	edgesVarWatchedSinceNs        = "watched_since_ns"
-	edgesVarWatching              = "watching"
+	edgesMapConnections            = "connections"
+	edgesMapCrowdedFlows           = "crowded_flows"
+	edgesMapCrowdedQueries         = "crowded_queries"
+	edgesMapDatagramEdges          = "datagram_edges"
+	edgesMapDatagramFlows          = "datagram_flows"
+	edgesMapDatagramSockets        = "datagram_sockets"
+	edgesMapDnsQueries             = "dns_queries"
+	edgesMapDnsQuestions           = "dns_questions"
+	edgesMapDnsScratch             = "dns_scratch"
+	edgesMapEdgeDrops              = "edge_drops"
+	edgesMapEdgeEndpoints          = "edge_endpoints"
+	edgesMapEdgeLatency            = "edge_latency"
+	edgesMapEdgeOfKey              = "edge_of_key"
+	edgesMapEdges                  = "edges"
+	edgesMapEndpointDrops          = "endpoint_drops"
+	edgesMapEndpointLatency        = "endpoint_latency"
+	edgesMapEndpointOfKey          = "endpoint_of_key"
+	edgesMapEndpoints              = "endpoints"
+	edgesMapFreeEdges              = "free_edges"
+	edgesMapFreeEndpoints          = "free_endpoints"
+	edgesMapFreeHistograms         = "free_histograms"
+	edgesMapHistogramPool          = "histogram_pool"
+	edgesMapHttp2Connections       = "http2_connections"
+	edgesMapHttp2Ended             = "http2_ended"
+	edgesMapHttp2Paths             = "http2_paths"
+	edgesMapHttp2Streams           = "http2_streams"
+	edgesMapListeners              = "listeners"
+	edgesMapLruEntries             = "lru_entries"
+	edgesMapOwnerFlows             = "owner_flows"
+	edgesMapOwnerPairs             = "owner_pairs"
+	edgesMapOwnerStreams           = "owner_streams"
+	edgesMapOwnerUses              = "owner_uses"
+	edgesMapPairs                  = "pairs"
+	edgesMapProxies                = "proxies"
+	edgesMapQuotaDrops             = "quota_drops"
+	edgesMapReservedEdges          = "reserved_edges"
+	edgesMapReservedEndpoints      = "reserved_endpoints"
+	edgesMapTlsCalls               = "tls_calls"
+	edgesMapTlsConnections         = "tls_connections"
+	edgesMapTransactionLog         = "transaction_log"
+	edgesProgAfterInet6Recvmsg     = "after_inet6_recvmsg"
+	edgesProgAfterInet6Sendmsg     = "after_inet6_sendmsg"
+	edgesProgAfterInetRecvmsg      = "after_inet_recvmsg"
+	edgesProgAfterInetSendmsg      = "after_inet_sendmsg"
+	edgesProgAfterInetSendpage     = "after_inet_sendpage"
+	edgesProgInetSockSetState      = "inet_sock_set_state"
+	edgesProgInetSockSetStateToo   = "inet_sock_set_state_too"
+	edgesProgOpenDatagramSockets   = "open_datagram_sockets"
+	edgesProgOpenSockets           = "open_sockets"
+	edgesProgSockRecvLength        = "sock_recv_length"
+	edgesProgSockSendLength        = "sock_send_length"
+	edgesProgSweepAllDatagramFlows = "sweep_all_datagram_flows"
+	edgesProgSweepAllDnsQueries    = "sweep_all_dns_queries"
+	edgesProgSweepAllHttp2Streams  = "sweep_all_http2_streams"
+	edgesProgSweepAllPairs         = "sweep_all_pairs"
+	edgesProgSweepConnectionFiles  = "sweep_connection_files"
+	edgesProgSweepConnections      = "sweep_connections"
+	edgesProgSweepDatagramFiles    = "sweep_datagram_files"
+	edgesProgSweepDatagramFlows    = "sweep_datagram_flows"
+	edgesProgSweepDatagramSockets  = "sweep_datagram_sockets"
+	edgesProgSweepDnsQueries       = "sweep_dns_queries"
+	edgesProgSweepHttp2Streams     = "sweep_http2_streams"
+	edgesProgSweepPairs            = "sweep_pairs"
+	edgesProgTcpRetransmitSkb      = "tcp_retransmit_skb"
+	edgesVarArchitecture           = "architecture"
+	edgesVarCgroupSubsysIndex      = "cgroup_subsys_index"
+	edgesVarFlowsFound             = "flows_found"
+	edgesVarHostNetns              = "host_netns"
+	edgesVarHttp2LastId            = "http2_last_id"
+	edgesVarIteratorPass           = "iterator_pass"
+	edgesVarJiffyNs                = "jiffy_ns"
+	edgesVarLogTransactions        = "log_transactions"
+	edgesVarMarksPairs             = "marks_pairs"
+	edgesVarMaxEdgeEndpoints       = "max_edge_endpoints"
+	edgesVarMaxOwnerEdges          = "max_owner_edges"
+	edgesVarMaxOwnerEndpoints      = "max_owner_endpoints"
+	edgesVarMaxOwnerFlows          = "max_owner_flows"
+	edgesVarMaxOwnerListeners      = "max_owner_listeners"
+	edgesVarMaxOwnerPairs          = "max_owner_pairs"
+	edgesVarMaxOwnerStreams        = "max_owner_streams"
+	edgesVarNamesShed              = "names_shed"
+	edgesVarPairRound              = "pair_round"
+	edgesVarPairsFound             = "pairs_found"
+	edgesVarQueriesFound           = "queries_found"
+	edgesVarReaderEnums            = "reader_enums"
+	edgesVarReadsTls               = "reads_tls"
+	edgesVarSampleRound            = "sample_round"
+	edgesVarSweepNumber            = "sweep_number"
+	edgesVarTransactionRecord      = "transaction_record"
+	edgesVarUnloggedTransactions   = "unlogged_transactions"
+	edgesVarWatchedSinceNs         = "watched_since_ns"
+	edgesVarWatching               = "watching"
 )
 
 // loadEdges returns the embedded CollectionSpec for edges.
@@ -789,24 +798,30 @@ type edgesSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesProgramSpecs struct {
-	AfterInet6Recvmsg    *ebpf.ProgramSpec `ebpf:"after_inet6_recvmsg"`
-	AfterInet6Sendmsg    *ebpf.ProgramSpec `ebpf:"after_inet6_sendmsg"`
-	AfterInetRecvmsg     *ebpf.ProgramSpec `ebpf:"after_inet_recvmsg"`
-	AfterInetSendmsg     *ebpf.ProgramSpec `ebpf:"after_inet_sendmsg"`
-	AfterInetSendpage    *ebpf.ProgramSpec `ebpf:"after_inet_sendpage"`
-	InetSockSetState     *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
-	InetSockSetStateToo  *ebpf.ProgramSpec `ebpf:"inet_sock_set_state_too"`
-	OpenDatagramSockets  *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
-	OpenSockets          *ebpf.ProgramSpec `ebpf:"open_sockets"`
-	SockRecvLength       *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
-	SockSendLength       *ebpf.ProgramSpec `ebpf:"sock_send_length"`
-	SweepConnections     *ebpf.ProgramSpec `ebpf:"sweep_connections"`
-	SweepDatagramFlows   *ebpf.ProgramSpec `ebpf:"sweep_datagram_flows"`
-	SweepDatagramSockets *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
-	SweepDnsQueries      *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
-	SweepHttp2Streams    *ebpf.ProgramSpec `ebpf:"sweep_http2_streams"`
-	SweepPairs           *ebpf.ProgramSpec `ebpf:"sweep_pairs"`
-	TcpRetransmitSkb     *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
+	AfterInet6Recvmsg     *ebpf.ProgramSpec `ebpf:"after_inet6_recvmsg"`
+	AfterInet6Sendmsg     *ebpf.ProgramSpec `ebpf:"after_inet6_sendmsg"`
+	AfterInetRecvmsg      *ebpf.ProgramSpec `ebpf:"after_inet_recvmsg"`
+	AfterInetSendmsg      *ebpf.ProgramSpec `ebpf:"after_inet_sendmsg"`
+	AfterInetSendpage     *ebpf.ProgramSpec `ebpf:"after_inet_sendpage"`
+	InetSockSetState      *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
+	InetSockSetStateToo   *ebpf.ProgramSpec `ebpf:"inet_sock_set_state_too"`
+	OpenDatagramSockets   *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
+	OpenSockets           *ebpf.ProgramSpec `ebpf:"open_sockets"`
+	SockRecvLength        *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
+	SockSendLength        *ebpf.ProgramSpec `ebpf:"sock_send_length"`
+	SweepAllDatagramFlows *ebpf.ProgramSpec `ebpf:"sweep_all_datagram_flows"`
+	SweepAllDnsQueries    *ebpf.ProgramSpec `ebpf:"sweep_all_dns_queries"`
+	SweepAllHttp2Streams  *ebpf.ProgramSpec `ebpf:"sweep_all_http2_streams"`
+	SweepAllPairs         *ebpf.ProgramSpec `ebpf:"sweep_all_pairs"`
+	SweepConnectionFiles  *ebpf.ProgramSpec `ebpf:"sweep_connection_files"`
+	SweepConnections      *ebpf.ProgramSpec `ebpf:"sweep_connections"`
+	SweepDatagramFiles    *ebpf.ProgramSpec `ebpf:"sweep_datagram_files"`
+	SweepDatagramFlows    *ebpf.ProgramSpec `ebpf:"sweep_datagram_flows"`
+	SweepDatagramSockets  *ebpf.ProgramSpec `ebpf:"sweep_datagram_sockets"`
+	SweepDnsQueries       *ebpf.ProgramSpec `ebpf:"sweep_dns_queries"`
+	SweepHttp2Streams     *ebpf.ProgramSpec `ebpf:"sweep_http2_streams"`
+	SweepPairs            *ebpf.ProgramSpec `ebpf:"sweep_pairs"`
+	TcpRetransmitSkb      *ebpf.ProgramSpec `ebpf:"tcp_retransmit_skb"`
 }
 
 // edgesMapSpecs contains maps before they are loaded into the kernel.
@@ -882,6 +897,7 @@ type edgesVariableSpecs struct {
 	ReaderEnums          *ebpf.VariableSpec `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	SampleRound          *ebpf.VariableSpec `ebpf:"sample_round"`
+	SweepNumber          *ebpf.VariableSpec `ebpf:"sweep_number"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
 	WatchedSinceNs       *ebpf.VariableSpec `ebpf:"watched_since_ns"`
@@ -1022,6 +1038,7 @@ type edgesVariables struct {
 	ReaderEnums          *ebpf.Variable `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	SampleRound          *ebpf.Variable `ebpf:"sample_round"`
+	SweepNumber          *ebpf.Variable `ebpf:"sweep_number"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`
 	WatchedSinceNs       *ebpf.Variable `ebpf:"watched_since_ns"`
@@ -1032,24 +1049,30 @@ type edgesVariables struct {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesPrograms struct {
-	AfterInet6Recvmsg    *ebpf.Program `ebpf:"after_inet6_recvmsg"`
-	AfterInet6Sendmsg    *ebpf.Program `ebpf:"after_inet6_sendmsg"`
-	AfterInetRecvmsg     *ebpf.Program `ebpf:"after_inet_recvmsg"`
-	AfterInetSendmsg     *ebpf.Program `ebpf:"after_inet_sendmsg"`
-	AfterInetSendpage    *ebpf.Program `ebpf:"after_inet_sendpage"`
-	InetSockSetState     *ebpf.Program `ebpf:"inet_sock_set_state"`
-	InetSockSetStateToo  *ebpf.Program `ebpf:"inet_sock_set_state_too"`
-	OpenDatagramSockets  *ebpf.Program `ebpf:"open_datagram_sockets"`
-	OpenSockets          *ebpf.Program `ebpf:"open_sockets"`
-	SockRecvLength       *ebpf.Program `ebpf:"sock_recv_length"`
-	SockSendLength       *ebpf.Program `ebpf:"sock_send_length"`
-	SweepConnections     *ebpf.Program `ebpf:"sweep_connections"`
-	SweepDatagramFlows   *ebpf.Program `ebpf:"sweep_datagram_flows"`
-	SweepDatagramSockets *ebpf.Program `ebpf:"sweep_datagram_sockets"`
-	SweepDnsQueries      *ebpf.Program `ebpf:"sweep_dns_queries"`
-	SweepHttp2Streams    *ebpf.Program `ebpf:"sweep_http2_streams"`
-	SweepPairs           *ebpf.Program `ebpf:"sweep_pairs"`
-	TcpRetransmitSkb     *ebpf.Program `ebpf:"tcp_retransmit_skb"`
+	AfterInet6Recvmsg     *ebpf.Program `ebpf:"after_inet6_recvmsg"`
+	AfterInet6Sendmsg     *ebpf.Program `ebpf:"after_inet6_sendmsg"`
+	AfterInetRecvmsg      *ebpf.Program `ebpf:"after_inet_recvmsg"`
+	AfterInetSendmsg      *ebpf.Program `ebpf:"after_inet_sendmsg"`
+	AfterInetSendpage     *ebpf.Program `ebpf:"after_inet_sendpage"`
+	InetSockSetState      *ebpf.Program `ebpf:"inet_sock_set_state"`
+	InetSockSetStateToo   *ebpf.Program `ebpf:"inet_sock_set_state_too"`
+	OpenDatagramSockets   *ebpf.Program `ebpf:"open_datagram_sockets"`
+	OpenSockets           *ebpf.Program `ebpf:"open_sockets"`
+	SockRecvLength        *ebpf.Program `ebpf:"sock_recv_length"`
+	SockSendLength        *ebpf.Program `ebpf:"sock_send_length"`
+	SweepAllDatagramFlows *ebpf.Program `ebpf:"sweep_all_datagram_flows"`
+	SweepAllDnsQueries    *ebpf.Program `ebpf:"sweep_all_dns_queries"`
+	SweepAllHttp2Streams  *ebpf.Program `ebpf:"sweep_all_http2_streams"`
+	SweepAllPairs         *ebpf.Program `ebpf:"sweep_all_pairs"`
+	SweepConnectionFiles  *ebpf.Program `ebpf:"sweep_connection_files"`
+	SweepConnections      *ebpf.Program `ebpf:"sweep_connections"`
+	SweepDatagramFiles    *ebpf.Program `ebpf:"sweep_datagram_files"`
+	SweepDatagramFlows    *ebpf.Program `ebpf:"sweep_datagram_flows"`
+	SweepDatagramSockets  *ebpf.Program `ebpf:"sweep_datagram_sockets"`
+	SweepDnsQueries       *ebpf.Program `ebpf:"sweep_dns_queries"`
+	SweepHttp2Streams     *ebpf.Program `ebpf:"sweep_http2_streams"`
+	SweepPairs            *ebpf.Program `ebpf:"sweep_pairs"`
+	TcpRetransmitSkb      *ebpf.Program `ebpf:"tcp_retransmit_skb"`
 }
 
 func (p *edgesPrograms) Close() error {
@@ -1065,7 +1088,13 @@ func (p *edgesPrograms) Close() error {
 		p.OpenSockets,
 		p.SockRecvLength,
 		p.SockSendLength,
+		p.SweepAllDatagramFlows,
+		p.SweepAllDnsQueries,
+		p.SweepAllHttp2Streams,
+		p.SweepAllPairs,
+		p.SweepConnectionFiles,
 		p.SweepConnections,
+		p.SweepDatagramFiles,
 		p.SweepDatagramFlows,
 		p.SweepDatagramSockets,
 		p.SweepDnsQueries,

@@ -5,19 +5,19 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"outsight/internal/kernel/host"
 )
 
-var http2SweepHook = host.NewHook("sweep_http2_streams", "iter/bpf_map_elem (HTTP/2)",
-	"streams of HTTP/2 connections that have ended", false, "kernel 5.9 or later with BTF")
+var sweepStreams = newSweepWay("sweep_http2_streams", "iter/bpf_map_elem (HTTP/2)",
+	"sweep_all_http2_streams", "syscall (HTTP/2)", "streams of HTTP/2 connections that have ended",
+	"kernel 5.9 or later with BTF")
 
 // streamReader gives up the streams that http2_streams.h leaves behind.
 type streamReader struct {
 	// ended are the connections whose streams are left; sweep ends those.
 	ended *ebpf.Map
-	sweep *link.Iter
+	sweep func() error
 }
 
 // prepareStreams sizes the maps of http2_streams.h.
@@ -30,8 +30,7 @@ func (p *Net) openStreams(k *host.Kernel, spec *ebpf.CollectionSpec, objects *ed
 	r := &p.edges.streams
 	r.ended = objects.Http2Ended
 	var err error
-	r.sweep, err = p.OpenIterator(k, spec, objects.collection, http2SweepHook, objects.Http2Streams)
-	p.AddFeature(http2SweepHook, err)
+	r.sweep, err = p.openSweep(k, spec, objects.collection, sweepStreams, objects.Http2Streams)
 	return err
 }
 
@@ -52,7 +51,7 @@ func (r *streamReader) sweepStreams() error {
 	if len(ended) == 0 {
 		return nil
 	}
-	if err := host.Run(r.sweep); err != nil {
+	if err := r.sweep(); err != nil {
 		return fmt.Errorf("ending streams: %w", err)
 	}
 	for _, id := range ended {

@@ -6,14 +6,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-
-	"outsight/internal/kernel/host"
 )
 
 // pairReader removes the pairs of connections whose close no program saw; see pairing.h.
 type pairReader struct {
-	sweep                 *link.Iter
+	sweep                 func() error
 	round, marking, found *ebpf.Variable
 	// last round, and when it began.
 	last uint32
@@ -36,7 +33,7 @@ func (r *pairReader) begin(now time.Time) (bool, error) {
 
 // end removes what was not marked.
 func (r *pairReader) end() error {
-	if err := errors.Join(r.marking.Set(uint32(0)), r.found.Set(uint64(0)), host.Run(r.sweep)); err != nil {
+	if err := errors.Join(r.marking.Set(uint32(0)), r.found.Set(uint64(0)), r.sweep()); err != nil {
 		return err
 	}
 	var found uint64
