@@ -1,13 +1,7 @@
 CREATE CONSTRAINT outsight_node IF NOT EXISTS FOR (n:Node) REQUIRE n.id IS UNIQUE;
 CREATE CONSTRAINT outsight_host IF NOT EXISTS FOR (h:Host) REQUIRE h.name IS UNIQUE;
-UNWIND [
-{id: 'f6', is: {name: '�[31m"];}�x\\�<script>', kind: 'container', host: 'vm', image: '�[31m"];}�x\\�<script>:1'}},
-{id: 'g7', is: {name: 'b`](x)', kind: 'container', host: 'vm', image: 'b`](x):1'}}
-] AS row MERGE (n:Node {id: row.id}) SET n += row.is, n:Container;
-UNWIND [
-{id: 'f6', host: 'vm'},
-{id: 'g7', host: 'vm'}
-] AS row MERGE (h:Host {name: row.host}) WITH h, row MATCH (n:Node {id: row.id}) MERGE (n)-[:ON]->(h);
-UNWIND [
-{a: 'f6', b: 'g7', transport: 'tcp', is: {transport: 'tcp', services: '10.0.0.1:80', confidence: 'none', p50_seconds: 0.0010088133584191684, p90_seconds: 0.0010088133584191684, p99_seconds: 0.0010088133584191684, failures: 0, retransmits: 0, bytes: 1, packets: 0, requests: 1}}
-] AS row MATCH (a:Node {id: row.a}), (b:Node {id: row.b}) MERGE (a)-[r:CALLS {transport: row.transport}]->(b) SET r += row.is;
+UNWIND split('f6	�[31m"];}�x\\�<script>	container	vm	�[31m"];}�x\\�<script>:1								
+g7	b`](x)	container	vm	b`](x):1								', '\n') AS line WITH split(line, '\t') AS f MERGE (n:Node {id: f[0]}) SET n.name = CASE f[1] WHEN '' THEN null ELSE f[1] END, n.kind = CASE f[2] WHEN '' THEN null ELSE f[2] END, n.host = CASE f[3] WHEN '' THEN null ELSE f[3] END, n.image = CASE f[4] WHEN '' THEN null ELSE f[4] END, n.namespace = CASE f[5] WHEN '' THEN null ELSE f[5] END, n.pod = CASE f[6] WHEN '' THEN null ELSE f[6] END, n.process = CASE f[7] WHEN '' THEN null ELSE f[7] END, n.workload = CASE f[8] WHEN '' THEN null ELSE f[8] END, n.cpu_cores = toFloat(f[9]), n.memory_bytes = toFloat(f[10]), n.run_queue_p99_seconds = toFloat(f[11]), n:Container;
+UNWIND split('f6	vm	
+g7	vm	', '\n') AS line WITH split(line, '\t') AS f MERGE (h:Host {name: f[1]}) WITH h, f MATCH (n:Node {id: f[0]}) MERGE (n)-[:ON]->(h);
+UNWIND split('f6	g7	tcp	10.0.0.1:80	none				0.0010088133584191684	0.0010088133584191684	0.0010088133584191684	0	0	1	0	1	', '\n') AS line WITH split(line, '\t') AS f MATCH (a:Node {id: f[0]}), (b:Node {id: f[1]}) MERGE (a)-[r:CALLS {transport: f[2]}]->(b) SET r.services = CASE f[3] WHEN '' THEN null ELSE f[3] END, r.confidence = CASE f[4] WHEN '' THEN null ELSE f[4] END, r.requests_per_second = toFloat(f[5]), r.request_bytes_per_second = toFloat(f[6]), r.response_bytes_per_second = toFloat(f[7]), r.p50_seconds = toFloat(f[8]), r.p90_seconds = toFloat(f[9]), r.p99_seconds = toFloat(f[10]), r.failures = toFloat(f[11]), r.retransmits = toFloat(f[12]), r.bytes = toFloat(f[13]), r.packets = toFloat(f[14]), r.requests = toFloat(f[15]);

@@ -1,28 +1,20 @@
 CREATE CONSTRAINT outsight_node IF NOT EXISTS FOR (n:Node) REQUIRE n.id IS UNIQUE;
 CREATE CONSTRAINT outsight_host IF NOT EXISTS FOR (h:Host) REQUIRE h.name IS UNIQUE;
-UNWIND [
-{id: 'b2', is: {name: 'catalogue', kind: 'container', host: 'vm', image: 'catalogue:1', cpu_cores: 0.2, memory_bytes: 2.097152e+06, run_queue_p99_seconds: 0.002979683888172926}},
-{id: 'a1', is: {name: 'gateway', kind: 'container', host: 'vm', image: 'gateway:1', cpu_cores: 0.1, memory_bytes: 1.048576e+06, run_queue_p99_seconds: 0.002979683888172926}},
-{id: 'e5', is: {name: 'idle', kind: 'container', host: 'vm', image: 'idle:1', cpu_cores: 0.5, memory_bytes: 5.24288e+06, run_queue_p99_seconds: 0.002979683888172926}},
-{id: 'd4', is: {name: 'postgres', kind: 'container', host: 'vm', image: 'postgres:1', cpu_cores: 0.4, memory_bytes: 4.194304e+06, run_queue_p99_seconds: 0.002979683888172926}},
-{id: 'c3', is: {name: 'worker', kind: 'container', host: 'vm', image: 'worker:1', cpu_cores: 0.3, memory_bytes: 3.145728e+06, run_queue_p99_seconds: 0.002979683888172926}}
-] AS row MERGE (n:Node {id: row.id}) SET n += row.is, n:Container;
-UNWIND [
-{id: '203.0.113.9', is: {name: '203.0.113.9', kind: 'outside'}},
-{id: 'outside', is: {name: 'outside', kind: 'outside'}}
-] AS row MERGE (n:Node {id: row.id}) SET n += row.is, n:Outside;
-UNWIND [
-{id: 'b2', host: 'vm'},
-{id: 'a1', host: 'vm'},
-{id: 'e5', host: 'vm'},
-{id: 'd4', host: 'vm'},
-{id: 'c3', host: 'vm'}
-] AS row MERGE (h:Host {name: row.host}) WITH h, row MATCH (n:Node {id: row.id}) MERGE (n)-[:ON]->(h);
-UNWIND [
-{a: 'b2', b: 'd4', transport: 'tcp', is: {transport: 'tcp', services: '10.0.0.4:5432', confidence: 'exact', requests_per_second: 400, request_bytes_per_second: 40000, response_bytes_per_second: 800000, p50_seconds: 0.0006980533878867041, p90_seconds: 0.0006980533878867041, p99_seconds: 0.0006980533878867041, failures: 0, retransmits: 0, bytes: 1.68e+06, packets: 0, requests: 800}},
-{a: 'a1', b: 'b2', transport: 'tcp', is: {transport: 'tcp', services: '10.0.0.2:8080', confidence: 'exact', requests_per_second: 200, request_bytes_per_second: 20000, response_bytes_per_second: 400000, p50_seconds: 0.002979683888172926, p90_seconds: 0.002979683888172926, p99_seconds: 0.002979683888172926, failures: 0, retransmits: 0, bytes: 840000, packets: 0, requests: 400}},
-{a: 'outside', b: 'a1', transport: 'tcp', is: {transport: 'tcp', services: '192.0.2.1:80', confidence: 'none', requests_per_second: 120, request_bytes_per_second: 12000, response_bytes_per_second: 240000, p50_seconds: 0.008993665859007677, p90_seconds: 0.08935083364949813, p99_seconds: 0.08935083364949813, failures: 0, retransmits: 0, bytes: 504000, packets: 0, requests: 240}},
-{a: 'd4', b: 'c3', transport: 'tcp', is: {transport: 'tcp', services: '10.0.0.3:9000', confidence: 'exact', requests_per_second: 2, request_bytes_per_second: 200, response_bytes_per_second: 4000, p50_seconds: 0.0010088133584191684, p90_seconds: 0.0010088133584191684, p99_seconds: 0.0010088133584191684, failures: 0, retransmits: 0, bytes: 8400, packets: 0, requests: 4}},
-{a: 'c3', b: '203.0.113.9', transport: 'tcp', is: {transport: 'tcp', services: '203.0.113.9:443', confidence: 'none', requests_per_second: 5, request_bytes_per_second: 500, response_bytes_per_second: 10000, p50_seconds: 0.04008968800246182, p90_seconds: 0.04008968800246182, p99_seconds: 0.04008968800246182, failures: 0, retransmits: 0, bytes: 21000, packets: 0, requests: 10}},
-{a: 'c3', b: 'd4', transport: 'tcp', is: {transport: 'tcp', services: '10.0.0.4:5432', confidence: 'exact', requests_per_second: 50, request_bytes_per_second: 5000, response_bytes_per_second: 100000, failures: 0, retransmits: 0, bytes: 210000, packets: 0, requests: 100}}
-] AS row MATCH (a:Node {id: row.a}), (b:Node {id: row.b}) MERGE (a)-[r:CALLS {transport: row.transport}]->(b) SET r += row.is;
+UNWIND split('b2	catalogue	container	vm	catalogue:1					0.2	2.097152e+06	0.002979683888172926	
+a1	gateway	container	vm	gateway:1					0.1	1.048576e+06	0.002979683888172926	
+e5	idle	container	vm	idle:1					0.5	5.24288e+06	0.002979683888172926	
+d4	postgres	container	vm	postgres:1					0.4	4.194304e+06	0.002979683888172926	
+c3	worker	container	vm	worker:1					0.3	3.145728e+06	0.002979683888172926	', '\n') AS line WITH split(line, '\t') AS f MERGE (n:Node {id: f[0]}) SET n.name = CASE f[1] WHEN '' THEN null ELSE f[1] END, n.kind = CASE f[2] WHEN '' THEN null ELSE f[2] END, n.host = CASE f[3] WHEN '' THEN null ELSE f[3] END, n.image = CASE f[4] WHEN '' THEN null ELSE f[4] END, n.namespace = CASE f[5] WHEN '' THEN null ELSE f[5] END, n.pod = CASE f[6] WHEN '' THEN null ELSE f[6] END, n.process = CASE f[7] WHEN '' THEN null ELSE f[7] END, n.workload = CASE f[8] WHEN '' THEN null ELSE f[8] END, n.cpu_cores = toFloat(f[9]), n.memory_bytes = toFloat(f[10]), n.run_queue_p99_seconds = toFloat(f[11]), n:Container;
+UNWIND split('203.0.113.9	203.0.113.9	outside										
+outside	outside	outside										', '\n') AS line WITH split(line, '\t') AS f MERGE (n:Node {id: f[0]}) SET n.name = CASE f[1] WHEN '' THEN null ELSE f[1] END, n.kind = CASE f[2] WHEN '' THEN null ELSE f[2] END, n.host = CASE f[3] WHEN '' THEN null ELSE f[3] END, n.image = CASE f[4] WHEN '' THEN null ELSE f[4] END, n.namespace = CASE f[5] WHEN '' THEN null ELSE f[5] END, n.pod = CASE f[6] WHEN '' THEN null ELSE f[6] END, n.process = CASE f[7] WHEN '' THEN null ELSE f[7] END, n.workload = CASE f[8] WHEN '' THEN null ELSE f[8] END, n.cpu_cores = toFloat(f[9]), n.memory_bytes = toFloat(f[10]), n.run_queue_p99_seconds = toFloat(f[11]), n:Outside;
+UNWIND split('b2	vm	
+a1	vm	
+e5	vm	
+d4	vm	
+c3	vm	', '\n') AS line WITH split(line, '\t') AS f MERGE (h:Host {name: f[1]}) WITH h, f MATCH (n:Node {id: f[0]}) MERGE (n)-[:ON]->(h);
+UNWIND split('b2	d4	tcp	10.0.0.4:5432	exact	400	40000	800000	0.0006980533878867041	0.0006980533878867041	0.0006980533878867041	0	0	1.68e+06	0	800	
+a1	b2	tcp	10.0.0.2:8080	exact	200	20000	400000	0.002979683888172926	0.002979683888172926	0.002979683888172926	0	0	840000	0	400	
+outside	a1	tcp	192.0.2.1:80	none	120	12000	240000	0.008993665859007677	0.08935083364949813	0.08935083364949813	0	0	504000	0	240	
+d4	c3	tcp	10.0.0.3:9000	exact	2	200	4000	0.0010088133584191684	0.0010088133584191684	0.0010088133584191684	0	0	8400	0	4	
+c3	203.0.113.9	tcp	203.0.113.9:443	none	5	500	10000	0.04008968800246182	0.04008968800246182	0.04008968800246182	0	0	21000	0	10	
+c3	d4	tcp	10.0.0.4:5432	exact	50	5000	100000				0	0	210000	0	100	', '\n') AS line WITH split(line, '\t') AS f MATCH (a:Node {id: f[0]}), (b:Node {id: f[1]}) MERGE (a)-[r:CALLS {transport: f[2]}]->(b) SET r.services = CASE f[3] WHEN '' THEN null ELSE f[3] END, r.confidence = CASE f[4] WHEN '' THEN null ELSE f[4] END, r.requests_per_second = toFloat(f[5]), r.request_bytes_per_second = toFloat(f[6]), r.response_bytes_per_second = toFloat(f[7]), r.p50_seconds = toFloat(f[8]), r.p90_seconds = toFloat(f[9]), r.p99_seconds = toFloat(f[10]), r.failures = toFloat(f[11]), r.retransmits = toFloat(f[12]), r.bytes = toFloat(f[13]), r.packets = toFloat(f[14]), r.requests = toFloat(f[15]);
