@@ -204,7 +204,7 @@ func (s *frameSink) Consume(ctx context.Context, f *frame.Frame) error {
 	key := s.key
 	if f.IsKey() {
 		s.key, key = nil, f
-	} else if key == nil || key.Number != f.Key || key.Epoch != f.Epoch {
+	} else if !f.IsOf(key) {
 		s.wantsKey.Store(true)
 		return fmt.Errorf("frame %d: %w", f.Number, frame.ErrNoKey)
 	}

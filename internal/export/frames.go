@@ -42,7 +42,7 @@ func (e *Exporter) Consume(_ context.Context, f *frame.Frame) error {
 		if every > 0 && f.Time.Truncate(every).Equal(e.frames.last.Truncate(every)) {
 			return nil
 		}
-		if key := e.frames.key; key == nil || key.Number != f.Key || key.Epoch != f.Epoch {
+		if !f.IsOf(e.frames.key) {
 			// Its key frame is not there: it would be of no use.
 			e.counts.keyless.Add(1)
 			e.frames.wanted.Store(true)

@@ -38,7 +38,7 @@ func DecodeWithin(data []byte, key *Frame, only *Projection, grow func(bytes int
 			return nil, err
 		}
 	} else {
-		if key == nil || key.Number != h.Key || key.Epoch != h.Epoch || key.Host != h.Host || !key.IsKey() {
+		if !h.IsOf(key) {
 			return nil, fmt.Errorf("%w: frame %d of %s, key %d", ErrNoKey, h.Number, h.Host, h.Key)
 		}
 		if f.layout = key.layout; f.layout == nil {

@@ -12,7 +12,7 @@ import (
 func Encode(dst []byte, f, key *Frame) []byte {
 	if f.IsKey() {
 		key = nil
-	} else if key == nil || key.Number != f.Key || key.Epoch != f.Epoch || len(key.Strings) > len(f.Strings) {
+	} else if !f.IsOf(key) || len(key.Strings) > len(f.Strings) {
 		panic("BUG: the key frame is another one")
 	}
 	added, old := f.Strings, []Table(nil)

@@ -39,6 +39,11 @@ type Header struct {
 // IsKey reports whether the frame is told completely.
 func (h *Header) IsKey() bool { return h.Key == h.Number }
 
+// IsOf reports whether key is the key frame that the frame is told as changes of. No frame is told as changes of nil.
+func (h *Header) IsOf(key *Frame) bool {
+	return key != nil && key.IsKey() && key.Host == h.Host && key.Epoch == h.Epoch && key.Number == h.Key
+}
+
 // AsKey is the frame as a key frame: one that needs no other to be read.
 func (f *Frame) AsKey() *Frame {
 	whole := *f

@@ -101,24 +101,6 @@ func (e *Endpoint) Precedes(after *Endpoint) bool {
 	return e.Latency == nil || after.Latency != nil && e.Latency.Count <= after.Latency.Count
 }
 
-// MergeEndpoints adds two lists up. The result is a new list, in the order of a and then of b.
-func MergeEndpoints(a, b []Endpoint) []Endpoint {
-	at := make(map[EndpointKey]int, len(a))
-	sum := make([]Endpoint, len(a), len(a)+len(b))
-	for i := range a {
-		sum[i], at[a[i].EndpointKey] = a[i], i
-	}
-	for i := range b {
-		if j, ok := at[b[i].EndpointKey]; ok {
-			sum[j] = sum[j].Plus(&b[i])
-			continue
-		}
-		at[b[i].EndpointKey] = len(sum)
-		sum = append(sum, b[i])
-	}
-	return sum
-}
-
 // EndpointRows are the metrics of an endpoint, whose labels are those of its edge, and protocol, endpoint and status.
 var EndpointRows = []Row[Endpoint]{
 	{Name: "outsight_endpoint_requests_total", OTel: "outsight.endpoint.requests", Unit: "{request}", Kind: Counter,

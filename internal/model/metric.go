@@ -84,14 +84,6 @@ const (
 	Least
 )
 
-// In is the value of n in the metric's unit.
-func (c *Column[T]) In(n uint64) float64 {
-	if c.Per == 0 {
-		return float64(n)
-	}
-	return float64(n) / c.Per
-}
-
 // Per is how many of the whole numbers in which the values of Each are kept are one of the metric's unit.
 func (m *Metric) Per() float64 {
 	switch m.Unit {
@@ -115,31 +107,6 @@ func (r *Row[T]) Metric(of Entity) Metric {
 		}
 	}
 	return Metric{r.Name, r.OTel, r.Unit, r.Kind, r.Help, of, labels}
-}
-
-// Read adds all series of one entity to the sink.
-func (r *Row[T]) Read(of *T, to *Sink) {
-	if r.Each != nil {
-		r.Each(of, to)
-		return
-	}
-	for i := range r.Columns {
-		c := &r.Columns[i]
-		switch {
-		case c.Count != nil:
-			if n, ok := c.Count(of); ok {
-				to.column(c.In(n), c.Label)
-			}
-		case c.Value != nil:
-			if v, ok := c.Value(of); ok {
-				to.column(v, c.Label)
-			}
-		default:
-			if h, ok := c.Histogram(of); ok && h != nil {
-				to.histogram(h, c.Label)
-			}
-		}
-	}
 }
 
 // Metrics are all metrics in the order of the registry: of containers, edges, endpoints, and of hosts with their
@@ -179,22 +146,6 @@ func (s *Sink) Add(v float64, extra ...Label) {
 func (s *Sink) AddHistogram(h *Histogram, extra ...Label) {
 	if h != nil {
 		s.add(Series{Labels: with(s.Base, extra), Histogram: h})
-	}
-}
-
-func (s *Sink) column(v float64, label Label) {
-	if label.Name == "" {
-		s.Add(v)
-	} else {
-		s.Add(v, label)
-	}
-}
-
-func (s *Sink) histogram(h *Histogram, label Label) {
-	if label.Name == "" {
-		s.AddHistogram(h)
-	} else {
-		s.AddHistogram(h, label)
 	}
 }
 
