@@ -21,6 +21,28 @@ const (
 	MaxLength = 9000
 )
 
+// layout says where the fields of a packet are, in bytes; those of the sender are in a reply alone. The sequence number
+// comes first.
+type layout struct {
+	length, sent, errorEstimate, session, received             int
+	senderSequence, senderSent, senderErrorEstimate, senderTTL int
+}
+
+// The layouts of RFC 8762: figures 2 and 5 of open packets, 4 and 6 of authenticated ones, whose last bytes are the HMAC
+// of the others.
+var (
+	openLayout          = layout{openLength, 4, 12, 14, 16, 24, 28, 36, 40}
+	authenticatedLayout = layout{authenticatedLength, 16, 24, 26, 32, 48, 64, 72, 80}
+)
+
+// layout is that of packets with the key.
+func (k Key) layout() *layout {
+	if k == nil {
+		return &openLayout
+	}
+	return &authenticatedLayout
+}
+
 // Errors of packets.
 var (
 	ErrShort = errors.New("STAMP packet is too short")
@@ -66,114 +88,89 @@ func (k Key) sign(parts ...[]byte) []byte {
 
 func (k Key) check(mac []byte, parts ...[]byte) bool { return hmac.Equal(mac, k.sign(parts...)) }
 
+// append adds a packet, filled in by fill and then signed, and its extensions with the flags of the last one.
+func (k Key) append(to []byte, extensions Extensions, flags uint8, fill func(b []byte, at *layout)) []byte {
+	begin, at := len(to), k.layout()
+	to = append(to, make([]byte, at.length)...)
+	b := to[begin:]
+	fill(b, at)
+	if k != nil {
+		signed := at.length - hmacLength
+		copy(b[signed:], k.sign(b[:signed]))
+	}
+	return extensions.append(to, to[begin:begin+4], k, flags)
+}
+
+// verify checks that a packet is as long as it must be, and its HMAC.
+func (k Key) verify(b []byte, what string, least int) error {
+	if k != nil {
+		what, least = "authenticated "+what, authenticatedLength
+	}
+	if len(b) < least {
+		return fmt.Errorf("%w: %d bytes of %s, want %d", ErrShort, len(b), what, least)
+	}
+	signed := authenticatedLength - hmacLength
+	if k != nil && !k.check(b[signed:authenticatedLength], b[:signed]) {
+		return ErrHMAC
+	}
+	return nil
+}
+
 // Append writes the request.
 func (r *Request) Append(to []byte, key Key) []byte {
-	begin := len(to)
-	if key == nil {
-		to = append(to, make([]byte, openLength)...)
-		b := to[begin:]
+	return key.append(to, r.Extensions, Unrecognized, func(b []byte, at *layout) {
 		binary.BigEndian.PutUint32(b, r.Sequence)
-		putTime(b[4:], r.Sent, r.Error.Format)
-		r.Error.put(b[12:])
-		binary.BigEndian.PutUint16(b[14:], r.Session)
-	} else {
-		to = append(to, make([]byte, authenticatedLength)...)
-		b := to[begin:]
-		binary.BigEndian.PutUint32(b, r.Sequence)
-		putTime(b[16:], r.Sent, r.Error.Format)
-		r.Error.put(b[24:])
-		binary.BigEndian.PutUint16(b[26:], r.Session)
-		copy(b[authenticatedLength-hmacLength:], key.sign(b[:authenticatedLength-hmacLength]))
-	}
-	return r.Extensions.append(to, to[begin:begin+4], key, Unrecognized)
+		putTime(b[at.sent:], r.Sent, r.Error.Format)
+		r.Error.put(b[at.errorEstimate:])
+		binary.BigEndian.PutUint16(b[at.session:], r.Session)
+	})
 }
 
 // ParseRequest reads a request. Its times are those nearest to now.
 func ParseRequest(b []byte, key Key, now time.Time) (r Request, err error) {
-	if key == nil {
-		if len(b) < leastRequest {
-			return r, fmt.Errorf("%w: a request has %d bytes, want %d", ErrShort, len(b), leastRequest)
-		}
-		r.Sequence, r.Error = binary.BigEndian.Uint32(b), readErrorEstimate(b[12:])
-		r.Sent = readTime(b[4:], r.Error.Format, now)
-		if len(b) < openLength {
-			return r, nil // of TWAMP-Light
-		}
-		r.Session = binary.BigEndian.Uint16(b[14:])
-		r.Extensions, err = parseExtensions(b[openLength:], b[:4], nil)
+	if err := key.verify(b, "a request", leastRequest); err != nil {
 		return r, err
 	}
-	if len(b) < authenticatedLength {
-		return r, fmt.Errorf("%w: an authenticated request has %d bytes, want %d", ErrShort, len(b), authenticatedLength)
+	at := key.layout()
+	r.Sequence, r.Error = binary.BigEndian.Uint32(b), readErrorEstimate(b[at.errorEstimate:])
+	r.Sent = readTime(b[at.sent:], r.Error.Format, now)
+	if len(b) < at.length {
+		return r, nil // of TWAMP-Light
 	}
-	if !key.check(b[authenticatedLength-hmacLength:authenticatedLength], b[:authenticatedLength-hmacLength]) {
-		return r, ErrHMAC
-	}
-	r.Sequence, r.Error = binary.BigEndian.Uint32(b), readErrorEstimate(b[24:])
-	r.Sent, r.Session = readTime(b[16:], r.Error.Format, now), binary.BigEndian.Uint16(b[26:])
-	r.Extensions, err = parseExtensions(b[authenticatedLength:], b[:4], key)
+	r.Session = binary.BigEndian.Uint16(b[at.session:])
+	r.Extensions, err = parseExtensions(b[at.length:], b[:4], key)
 	return r, err
 }
 
 // Append writes the reply.
 func (r *Reply) Append(to []byte, key Key) []byte {
-	begin := len(to)
-	if key == nil {
-		to = append(to, make([]byte, openLength)...)
-		b := to[begin:]
+	return key.append(to, r.Extensions, 0, func(b []byte, at *layout) {
 		binary.BigEndian.PutUint32(b, r.Sequence)
-		putTime(b[4:], r.Sent, r.Error.Format)
-		r.Error.put(b[12:])
-		binary.BigEndian.PutUint16(b[14:], r.Session)
-		putTime(b[16:], r.Received, r.Error.Format)
-		binary.BigEndian.PutUint32(b[24:], r.Request.Sequence)
-		putTime(b[28:], r.Request.Sent, r.Request.Error.Format)
-		r.Request.Error.put(b[36:])
-		b[40] = r.TTL
-	} else {
-		to = append(to, make([]byte, authenticatedLength)...)
-		b := to[begin:]
-		binary.BigEndian.PutUint32(b, r.Sequence)
-		putTime(b[16:], r.Sent, r.Error.Format)
-		r.Error.put(b[24:])
-		binary.BigEndian.PutUint16(b[26:], r.Session)
-		putTime(b[32:], r.Received, r.Error.Format)
-		binary.BigEndian.PutUint32(b[48:], r.Request.Sequence)
-		putTime(b[64:], r.Request.Sent, r.Request.Error.Format)
-		r.Request.Error.put(b[72:])
-		b[80] = r.TTL
-		copy(b[authenticatedLength-hmacLength:], key.sign(b[:authenticatedLength-hmacLength]))
-	}
-	return r.Extensions.append(to, to[begin:begin+4], key, 0)
+		putTime(b[at.sent:], r.Sent, r.Error.Format)
+		r.Error.put(b[at.errorEstimate:])
+		binary.BigEndian.PutUint16(b[at.session:], r.Session)
+		putTime(b[at.received:], r.Received, r.Error.Format)
+		binary.BigEndian.PutUint32(b[at.senderSequence:], r.Request.Sequence)
+		putTime(b[at.senderSent:], r.Request.Sent, r.Request.Error.Format)
+		r.Request.Error.put(b[at.senderErrorEstimate:])
+		b[at.senderTTL] = r.TTL
+	})
 }
 
 // ParseReply reads a reply. Its times are those nearest to now.
 func ParseReply(b []byte, key Key, now time.Time) (r Reply, err error) {
-	if key == nil {
-		if len(b) < leastReply {
-			return r, fmt.Errorf("%w: a reply has %d bytes, want %d", ErrShort, len(b), leastReply)
-		}
-		r.Sequence, r.Error = binary.BigEndian.Uint32(b), readErrorEstimate(b[12:])
-		r.Sent, r.Received = readTime(b[4:], r.Error.Format, now), readTime(b[16:], r.Error.Format, now)
-		r.Session = binary.BigEndian.Uint16(b[14:])
-		r.Request.Sequence, r.Request.Error = binary.BigEndian.Uint32(b[24:]), readErrorEstimate(b[36:])
-		r.Request.Sent, r.TTL = readTime(b[28:], r.Request.Error.Format, now), b[40]
-		if len(b) > openLength {
-			r.Extensions, err = parseExtensions(b[openLength:], b[:4], nil)
-		}
+	if err := key.verify(b, "a reply", leastReply); err != nil {
 		return r, err
 	}
-	if len(b) < authenticatedLength {
-		return r, fmt.Errorf("%w: an authenticated reply has %d bytes, want %d", ErrShort, len(b), authenticatedLength)
+	at := key.layout()
+	r.Sequence, r.Error = binary.BigEndian.Uint32(b), readErrorEstimate(b[at.errorEstimate:])
+	r.Sent, r.Received = readTime(b[at.sent:], r.Error.Format, now), readTime(b[at.received:], r.Error.Format, now)
+	r.Session = binary.BigEndian.Uint16(b[at.session:])
+	r.Request.Sequence = binary.BigEndian.Uint32(b[at.senderSequence:])
+	r.Request.Error = readErrorEstimate(b[at.senderErrorEstimate:])
+	r.Request.Sent, r.TTL = readTime(b[at.senderSent:], r.Request.Error.Format, now), b[at.senderTTL]
+	if len(b) > at.length {
+		r.Extensions, err = parseExtensions(b[at.length:], b[:4], key)
 	}
-	if !key.check(b[authenticatedLength-hmacLength:authenticatedLength], b[:authenticatedLength-hmacLength]) {
-		return r, ErrHMAC
-	}
-	r.Sequence, r.Error = binary.BigEndian.Uint32(b), readErrorEstimate(b[24:])
-	r.Sent, r.Received = readTime(b[16:], r.Error.Format, now), readTime(b[32:], r.Error.Format, now)
-	r.Session = binary.BigEndian.Uint16(b[26:])
-	r.Request.Sequence, r.Request.Error = binary.BigEndian.Uint32(b[48:]), readErrorEstimate(b[72:])
-	r.Request.Sent, r.TTL = readTime(b[64:], r.Request.Error.Format, now), b[80]
-	r.Extensions, err = parseExtensions(b[authenticatedLength:], b[:4], key)
 	return r, err
 }
