@@ -107,7 +107,7 @@ func (k Key) verify(b []byte, what string, least int) error {
 		what, least = "authenticated "+what, authenticatedLength
 	}
 	if len(b) < least {
-		return fmt.Errorf("%w: %d bytes of %s, want %d", ErrShort, len(b), what, least)
+		return fmt.Errorf("%w: %s of %d bytes, want %d", ErrShort, what, len(b), least)
 	}
 	signed := authenticatedLength - hmacLength
 	if k != nil && !k.check(b[signed:authenticatedLength], b[:signed]) {
@@ -128,7 +128,7 @@ func (r *Request) Append(to []byte, key Key) []byte {
 
 // ParseRequest reads a request. Its times are those nearest to now.
 func ParseRequest(b []byte, key Key, now time.Time) (r Request, err error) {
-	if err := key.verify(b, "a request", leastRequest); err != nil {
+	if err := key.verify(b, "request", leastRequest); err != nil {
 		return r, err
 	}
 	at := key.layout()
@@ -159,7 +159,7 @@ func (r *Reply) Append(to []byte, key Key) []byte {
 
 // ParseReply reads a reply. Its times are those nearest to now.
 func ParseReply(b []byte, key Key, now time.Time) (r Reply, err error) {
-	if err := key.verify(b, "a reply", leastReply); err != nil {
+	if err := key.verify(b, "reply", leastReply); err != nil {
 		return r, err
 	}
 	at := key.layout()
