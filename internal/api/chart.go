@@ -37,35 +37,17 @@ func (s *server) chart(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	points, err := pointsOf(r)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := s.enter(ctx)
+	// Rows of others are not looked at: only a part of the work grows with them.
+	whole, t, leave, err := s.stretches(ctx, r, from, to, c.hosts, 8)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	whole, err := s.read(ctx, from, to, c.hosts)
-	if err != nil {
-		return nil, err
-	}
-	// Rows of others are not looked at: only a part of the work grows with them.
-	times, step := pointTimes(whole.window, points, rowsIn(whole.window)/8, s.Now())
-	answer := chartAnswer{From: from, To: to, StepSeconds: step.Seconds(), Lines: map[string]line{}}
-	t := timeline{times: times}
-	answer.Times = t.unix()
-	if len(times) == 0 {
-		return answer, nil
-	}
-	if c.hosts == nil {
+	answer := chartAnswer{From: from, To: to, Times: t.unix(), StepSeconds: t.step.Seconds(), Lines: map[string]line{}}
+	if c.hosts == nil && len(t.times) > 0 {
 		c.hosts = c.enough(whole.window, s.Names)
 	}
-	err = s.windows(ctx, times, c.hosts, func(i int, w *frame.Window) (err error) {
-		var known bool
-		if t.begin, known = since(w); !known {
-			return nil
-		}
+	return answer, s.eachStretch(ctx, &t, c.hosts, func(i int, w *frame.Window) {
 		g := graph.FromFrames(w, graph.Options{By: c.by, Only: c.node + c.edge, Names: s.Names})
 		for _, path := range c.numbers {
 			if v, ok := c.number(g, path); ok {
@@ -74,9 +56,7 @@ func (s *server) chart(ctx context.Context, r *http.Request) (any, error) {
 				answer.Lines[path] = l
 			}
 		}
-		return nil
 	})
-	return answer, err
 }
 
 // charted is what a chart is of.

@@ -102,17 +102,10 @@ func (s *server) labelled(ctx context.Context, r *http.Request) (any, error) {
 func (s *server) labelledLines(ctx context.Context, q *labelledQuery, answer *labelledAnswer, whole *frame.Window,
 	points int, at map[labelledKey]int) error {
 	most := min(points, maxPointValues/max(len(at), 1))
-	times, step := pointTimes(whole, most, 0, s.Now())
-	t := timeline{times: times}
-	answer.Times, answer.StepSeconds = t.unix(), step.Seconds()
-	if len(times) == 0 {
-		return nil
-	}
-	return s.windows(ctx, times, q.hosts, func(i int, w *frame.Window) error {
-		var known bool
-		if t.begin, known = since(w); !known {
-			return nil
-		}
+	t := timeline{}
+	t.times, t.step = pointTimes(whole, most, 0, s.Now())
+	answer.Times, answer.StepSeconds = t.unix(), t.step.Seconds()
+	return s.eachStretch(ctx, &t, q.hosts, func(i int, w *frame.Window) {
 		rows := q.rows(w)
 		for k := range rows {
 			if row, ok := at[rows[k].labelledKey]; ok {
@@ -121,7 +114,6 @@ func (s *server) labelledLines(ctx context.Context, q *labelledQuery, answer *la
 				}
 			}
 		}
-		return nil
 	})
 }
 

@@ -44,37 +44,19 @@ func (s *server) lines(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	points, err := pointsOf(r)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := s.enter(ctx)
+	_, t, leave, err := s.stretches(ctx, r, from, to, l.hosts, 1)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	whole, err := s.read(ctx, from, to, l.hosts)
-	if err != nil {
-		return nil, err
-	}
-	times, step := pointTimes(whole.window, points, rowsIn(whole.window), s.Now())
-	l.answer = linesAnswer{From: from, To: to, StepSeconds: step.Seconds(), Lines: map[string]map[string]line{}}
+	l.timeline = t
+	l.answer = linesAnswer{From: from, To: to, Times: t.unix(), StepSeconds: t.step.Seconds(),
+		Lines: map[string]map[string]line{}}
 	for _, path := range l.numbers {
 		l.answer.Lines[path] = map[string]line{}
 	}
-	l.timeline = timeline{times: times}
-	l.answer.Times = l.unix()
-	if len(times) == 0 {
-		return l.answer, nil
-	}
-	err = s.windows(ctx, times, l.hosts, func(i int, w *frame.Window) (err error) {
-		var known bool
-		if l.begin, known = since(w); !known {
-			return nil
-		}
-		g := graph.FromFrames(w, graph.Options{By: l.by, Names: s.Names})
-		l.fill(i, g, &windowData{window: w})
-		return nil
+	err = s.eachStretch(ctx, &l.timeline, l.hosts, func(i int, w *frame.Window) {
+		l.fill(i, graph.FromFrames(w, graph.Options{By: l.by, Names: s.Names}), &windowData{window: w})
 	})
 	return l.answer, err
 }

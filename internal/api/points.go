@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -37,6 +38,39 @@ func pointsOf(r *http.Request) (int, error) {
 		return 0, badRequest("points=%q, want a number from 1 to %d", text, maxPoints)
 	}
 	return n, nil
+}
+
+// stretches are those of a window for which a request wants values, of a read of the window in a slot among large
+// computations, which the caller leaves. share says for how much of its rows each stretch is computed: one of so many.
+func (s *server) stretches(ctx context.Context, r *http.Request, from, to time.Time, hosts []string,
+	share int) (whole *windowData, t timeline, leave func(), err error) {
+	points, err := pointsOf(r)
+	if err != nil {
+		return nil, t, nil, err
+	}
+	if leave, err = s.enter(ctx); err != nil {
+		return nil, t, nil, err
+	}
+	if whole, err = s.read(ctx, from, to, hosts); err != nil {
+		leave()
+		return nil, t, nil, err
+	}
+	t.times, t.step = pointTimes(whole.window, points, rowsIn(whole.window)/share, s.Now())
+	return whole, t, leave, nil
+}
+
+// eachStretch reads the stretches of a timeline and visits those of which a host told anything, in order.
+func (s *server) eachStretch(ctx context.Context, t *timeline, hosts []string, visit func(i int, w *frame.Window)) error {
+	if len(t.times) == 0 {
+		return nil
+	}
+	return s.windows(ctx, t.times, hosts, func(i int, w *frame.Window) error {
+		var known bool
+		if t.begin, known = since(w); known {
+			visit(i, w)
+		}
+		return nil
+	})
 }
 
 // pointTimes are the ends of the stretches of a window, with the beginning of the first one before them: as many as were
@@ -163,6 +197,8 @@ func (l *line) UnmarshalJSON(b []byte) error {
 // timeline has lines over the stretches between times.
 type timeline struct {
 	times []time.Time
+	// step is the length of a stretch.
+	step time.Duration
 	// begin is when the frames of the stretch that is being filled in begin.
 	begin time.Time
 }
