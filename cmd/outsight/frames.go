@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"outsight/internal/derive"
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
 	"outsight/internal/framelog/clickhouse"
+	"outsight/internal/framelog/parquet"
 	"outsight/internal/framelog/s3"
 	"outsight/internal/graph"
 	"outsight/internal/ingest"
@@ -35,6 +37,8 @@ type frameFlags struct {
 	bucket, region string
 	// where is the URL of a ClickHouse that keeps frames; empty for the data directory.
 	where string
+	// parquet is the directory of Parquet files of the hours that are over; empty for none.
+	parquet string
 }
 
 // What is made of frames for PromQL.
@@ -65,6 +69,8 @@ func (f *frameFlags) add(c *cobra.Command, bytes int64, promQL string) {
 	flags.StringVar(&f.bucket, "frame-bucket", "", "S3-compatible bucket for frames that are older than --middle, as in "+
 		"https://s3.example.com/bucket/prefix; its keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	flags.StringVar(&f.region, "frame-bucket-region", "", "its region (default: it is asked)")
+	flags.StringVar(&f.parquet, "parquet", "", "directory to which the frames of each hour that is over are written as "+
+		"Parquet files, one a minute, for DuckDB and others; nothing in it is removed")
 	flags.StringVar(&f.promQL, "promql", promQL, "which series for PromQL are made of frames: full, containers (and hosts, "+
 		"but no edges) or off; an edge has about 30 series, each with up to 6 KB of memory")
 	flags.DurationVar(&f.every, "promql-every", defaultFrames.every, "time between two samples of these series")
@@ -78,6 +84,9 @@ func (f *frameFlags) check() error {
 		return usagef("--fine is %v and --middle %v, want more than nothing, and --middle not less", f.fine, f.middle)
 	case f.every < time.Second:
 		return usagef("--promql-every is %v, want at least 1s", f.every)
+	}
+	if f.parquet != "" && f.where != "" {
+		return usagef("--parquet is of frames in the data directory; those of --frames are in SQL already")
 	}
 	return oneOf("promql", f.promQL, promQLFull, promQLContainers, promQLOff)
 }
@@ -180,6 +189,25 @@ func (f *frameFlags) deriver(kept anyStore, cluster *kubernetes.Cluster, log *sl
 		o.Name = cluster.Name
 	}
 	return derive.New(kept, o)
+}
+
+// writeParquet writes the hours of a log that are over as Parquet files until ctx ends, those of each tenant to a
+// directory of its own.
+func (f *frameFlags) writeParquet(ctx context.Context, frames framelog.Log, tenants []string, log *slog.Logger) error {
+	if f.parquet == "" {
+		return nil
+	}
+	if len(tenants) == 0 {
+		return parquet.Follow(ctx, frames, f.parquet, parquet.FollowOptions{Logger: log})
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, tenant := range tenants {
+		group.Go(func() error {
+			return parquet.Follow(ctx, frames, filepath.Join(f.parquet, url.PathEscape(tenant)),
+				parquet.FollowOptions{Tenant: tenant, Logger: log})
+		})
+	}
+	return group.Wait()
 }
 
 // frameSink keeps the frames of the agent in this process in a log, and makes series of them.

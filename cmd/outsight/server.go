@@ -78,6 +78,9 @@ serves what is in there.`,
 			if err := o.frameFlags.check(); err != nil {
 				return err
 			}
+			if o.parquet != "" && o.named() {
+				return usagef("--parquet writes a directory for each tenant of --tenants; those of --tenant-header are not known")
+			}
 			o.begin = o.any() && (asked(c) || !c.Flags().Changed("data"))
 			privateFiles()
 			collectOften()
@@ -235,6 +238,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		group.Go(func() error { return in.run(ctx) })
 	}
 	describeServer(out, o, kept, in, page, door)
+	group.Go(func() error { return o.writeParquet(ctx, frames, door.Auth.Tenants(), o.logger) })
 	group.Go(func() error { return agent.ServeHTTP(ctx, page, serveFrom(kept, door, o.header, options), o.logger) })
 	return group.Wait()
 }

@@ -232,6 +232,7 @@ func (u *up) run(ctx context.Context) error {
 		group.Go(func() error { u.series.Run(ctx); return nil })
 	}
 	group.Go(func() error { u.report.run(ctx); return nil })
+	group.Go(func() error { return u.options.writeParquet(ctx, u.frames, nil, u.options.logger) })
 	if !u.options.storeFlags.isSet() {
 		group.Go(func() error { keepMappedSmall(ctx, u.dataPath(), u.options.logger); return nil })
 	}
