@@ -28,7 +28,7 @@ func (p *Net) openSweep(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Co
 	run, fallbackErr := p.openSweepFallback(k, spec, maps, w.fallback)
 	if fallbackErr == nil {
 		p.AddFeature(w.fallback, nil)
-		p.Logger.Info("another way is used to sweep", "way", w.fallback.Name, "because", host.Refusal(err))
+		p.Logger.Debug("another way is used to sweep", "way", w.fallback.Name, "because", host.Refusal(err))
 		return run, nil
 	}
 	err = errors.Join(&host.HookError{Name: w.iterator.Name, Cause: err},
