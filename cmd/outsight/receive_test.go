@@ -71,7 +71,12 @@ func TestTenantsSeeTheirOwnRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, in := openReceiverIn(t, dir+"/data", door, headerOff)
-	page := serveFrom(kept, door, headerOff, api.Options{Logger: log, Refusals: in.ingest.Refusals,
+	frames, err := (&frameFlags{}).open(dir+"/data", time.Hour, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { frames.Close() })
+	page := serveFrom(kept, door, headerOff, api.Options{Log: frames, Logger: log, Refusals: in.ingest.Refusals,
 		Bounds: func(ctx context.Context) []model.Drop {
 			s, _ := in.ingest.Stats(ctx)
 			return s.Drops()

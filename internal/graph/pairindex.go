@@ -15,7 +15,7 @@ const maxOwners = 64
 // pairIndex finds containers by their addresses, and halves by what they have in common. Addresses, and addresses with
 // ports (spots), have numbers.
 type pairIndex struct {
-	addresses []place // by number; their spot means nothing
+	addresses []numberedAddress // by number
 	ports     []uint16
 	owners    lists[addressOwner] // by address, in the order of hosts
 	listening lists[int32]        // by spot
@@ -32,6 +32,11 @@ type pairIndex struct {
 	// sampled is how many of its connections a half tells.
 	sampled []int32
 	halves  int
+}
+
+type numberedAddress struct {
+	network uint64
+	v4      bool
 }
 
 type networkHost struct {
@@ -84,12 +89,12 @@ func (x *pairIndex) number(all []*pairView) {
 	}
 	both(func() {
 		addresses := newNumbers(used)
-		x.addresses = make([]place, 0, used/4)
+		x.addresses = make([]numberedAddress, 0, used/4)
 		for _, v := range all {
 			for _, p := range v.used {
 				number, added := addresses.of(p.addressKey)
 				if p.address = number; added {
-					x.addresses = append(x.addresses, *p)
+					x.addresses = append(x.addresses, numberedAddress{p.network, p.v4})
 				}
 			}
 		}
