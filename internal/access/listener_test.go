@@ -243,7 +243,7 @@ func secured(t *testing.T) (server, client *tls.Config) {
 // A reader that takes nothing of an answer loses it, whatever carries it; one that is slow and takes it has all of it,
 // though that takes several times as long as a reader may stall.
 func TestSlowReaders(t *testing.T) {
-	const stall, length = 300 * time.Millisecond, 64 << 20
+	const stall, length = time.Second, 64 << 20
 	overTLS, trust := secured(t)
 	for name, config := range map[string]*tls.Config{"HTTP/1": nil, "HTTP/2": overTLS} {
 		t.Run(name, func(t *testing.T) {
