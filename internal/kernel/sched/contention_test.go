@@ -256,8 +256,10 @@ func TestQuotaIsNobodysFault(t *testing.T) {
 	waited := readContention(t, p, id).since(before)
 	t.Logf("throttled %v of %v: %v", time.Duration(throttledFor), time.Duration(passed), waited)
 	// A time that it was throttled counts when its thread runs again: one may have begun before, and one have not ended.
+	// From Linux 6.18 on a group may be throttled again while its thread still waits behind others to be picked, and the
+	// kernel takes the thread off its queue when it is: the wait until then is behind these others.
 	const period = 100e6
-	if waited.QuotaNS+period < throttledFor || waited.QuotaNS > throttledFor+period {
+	if waited.total()+period < throttledFor || waited.QuotaNS < throttledFor*3/4 || waited.QuotaNS > throttledFor+period {
 		t.Errorf("waited %v for its quota, and was throttled %v", time.Duration(waited.QuotaNS), time.Duration(throttledFor))
 	}
 	if limit := passed - throttledFor + period; waited.total()-waited.QuotaNS > limit {
