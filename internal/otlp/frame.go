@@ -90,6 +90,8 @@ type maker struct {
 	f    *frame.Frame
 	out  []model.Series
 	time time.Time
+	// renamed: a container has other labels than in the frame before, and so have its edges.
+	renamed bool
 	// unique are the hashes of the rows of a table that have series.
 	unique map[uint64]struct{}
 	seed   maphash.Seed
@@ -99,6 +101,8 @@ type maker struct {
 type row struct {
 	labels []model.Label
 	start  time.Time
+	// attributes is a hash of the row's attributes, which labels are made of.
+	attributes uint64
 	// hash is of the labels, and of the metric in Labelled.
 	hash uint64
 	// keys is the first of the numbers that stand for its series.
@@ -121,6 +125,7 @@ const firstKey = 1 << 62
 func (m *maker) series(f *frame.Frame) []model.Series {
 	m.f, m.time, m.out = f, f.Time.Truncate(time.Millisecond), make([]model.Series, 0, cap(m.out))
 	m.frames++
+	m.renamed = false
 	m.table(frame.Hosts, m.hostRow)
 	m.table(frame.Containers, m.containerRow)
 	if !m.options.WithoutEdges {
@@ -157,9 +162,12 @@ func (m *maker) table(t frame.TableID, begin func(r *row, i int)) {
 			continue
 		}
 		r := m.rows[t][id]
-		if r == nil {
+		if attributes := m.attributes(table, i); r == nil {
 			r = m.newRow(t, i, begin)
-			m.rows[t][id] = r
+			r.attributes, m.rows[t][id] = attributes, r
+		} else if r.attributes != attributes || m.renamed {
+			m.rename(r, t, i, begin)
+			r.attributes = attributes
 		}
 		r.seen = m.frames
 		switch {
@@ -192,15 +200,55 @@ func (m *maker) has(hash uint64) bool {
 	return ok
 }
 
+// attributes is a hash of those of a row that are not about its end.
+func (m *maker) attributes(table *frame.Table, i int) (hash uint64) {
+	for a := range table.Attributes {
+		if a := frame.Attribute(a); a != frame.State && a != frame.Sum && a != frame.Ended {
+			hash = (hash ^ table.Attributes[a][i]) * 0x9e3779b97f4a7c15
+			hash ^= hash >> 32
+		}
+	}
+	return hash
+}
+
 func (m *maker) newRow(t frame.TableID, i int, begin func(r *row, i int)) *row {
 	r := &row{since: m.frames}
 	if begin(r, i); r.labels == nil {
 		return r
 	}
-	columns := len(frame.Schema[t].Columns) + len(frame.Schema[t].Histograms)
-	r.told = make([]uint64, (columns+63)/64)
+	r.told = make([]uint64, (columnsOf(t)+63)/64)
+	m.label(r, t, i)
+	return r
+}
+
+// rename finds out the labels of a row again. Where they are others, as when a container's pod is learnt after it has
+// started, its series go on as others: what has been counted has been counted for these.
+func (m *maker) rename(r *row, t frame.TableID, i int, begin func(r *row, i int)) {
+	before := *r
+	if r.labels = nil; before.labels == nil {
+		*r = *m.newRow(t, i, begin)
+		return
+	}
+	if begin(r, i); r.labels == nil {
+		*r = before
+		return
+	}
+	if m.label(r, t, i); r.hash == before.hash && slices.Equal(r.labels, before.labels) {
+		r.labels, r.keys = before.labels, before.keys
+		return
+	}
+	m.renamed = m.renamed || t == frame.Containers || t == frame.Edges
+}
+
+func columnsOf(t frame.TableID) int {
+	return len(frame.Schema[t].Columns) + len(frame.Schema[t].Histograms)
+}
+
+// label completes the labels of a row, and what is known by them.
+func (m *maker) label(r *row, t frame.TableID, i int) {
 	if m.sparse {
-		r.keys = firstKey + seriesKeys.Add(uint64(columns)) - uint64(columns)
+		columns := uint64(columnsOf(t))
+		r.keys = firstKey + seriesKeys.Add(columns) - columns
 	}
 	if len(m.options.Labels) > 0 && t != frame.Endpoints && t != frame.Labelled { // these have it of their owners
 		r.labels = model.SortedLabels(append(slices.Clone(r.labels), m.options.Labels...)...)
@@ -217,7 +265,6 @@ func (m *maker) newRow(t frame.TableID, i int, begin func(r *row, i int)) *row {
 		h.WriteByte(0)
 	}
 	r.hash = h.Sum64()
-	return r
 }
 
 // merge adds series to those from first on: counters and histograms of the same name and labels are added up, of gauges

@@ -62,7 +62,7 @@ func TestReadmeCommands(t *testing.T) {
 		!strings.Contains(text, strings.TrimPrefix(page, "localhost")) {
 		t.Errorf("the README's address %s is not the default of up:\n%s", page, text)
 	}
-	shown, recordings := map[string]int{}, t.TempDir()
+	shown, recordings, edge := map[string]int{}, t.TempDir(), ""
 	for _, command := range readmeCommands(t) {
 		words := strings.Fields(command)
 		name := words[min(1, len(words)-1)]
@@ -72,7 +72,7 @@ func TestReadmeCommands(t *testing.T) {
 			if !strings.Contains(command, page) {
 				t.Errorf("%s asks elsewhere than at %s", command, page)
 			}
-			command = strings.Replace(command, page, o.address, 1)
+			command = strings.NewReplacer(page, o.address, "edge=ID", "edge="+edge).Replace(command)
 		case name == "up":
 			// One runs already; this one takes its place elsewhere.
 			command = "exec " + command + " --listen " + freePort(t) + " --data " + t.TempDir() + " --socket " + socket(t)
@@ -93,8 +93,15 @@ func TestReadmeCommands(t *testing.T) {
 		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done",
 			"up": "page", "server": "OTLP",
 			"record": "Recorded in", "report": "<html"}[name]
-		if strings.Contains(command, "--anomalies") {
+		switch {
+		case strings.Contains(command, "--anomalies"):
 			want = "" // this host may have had none
+		case strings.Contains(command, "outsight/graph"):
+			want = ">"
+		case strings.Contains(command, "outsight/chart"):
+			want = `"client.p99":[`
+		case strings.Contains(command, "outsight/lines"):
+			want = c.id
 		}
 		run := exec.Command("sh", "-ec", strings.Replace(command, "bin/outsight", outsightBinary, 1))
 		var text lockedBuffer
@@ -108,6 +115,9 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		if err != nil || !strings.Contains(text.String(), want) {
 			t.Errorf("%s: %v, want %q in\n%s", command, err, want, &text)
+		}
+		if want == ">" {
+			edge = strings.Trim(strings.TrimSpace(text.String()), `"`)
 		}
 	}
 	for _, name := range []string{"up", "server", "top", "map", "curl", "doctor", "record", "report"} {
