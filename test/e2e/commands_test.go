@@ -99,7 +99,7 @@ func TestReadmeCommands(t *testing.T) {
 		case strings.Contains(command, "outsight/graph"):
 			want = ">"
 		case strings.Contains(command, "outsight/chart"):
-			want = `"client.p99":[`
+			want = `"times":[`
 		case strings.Contains(command, "outsight/lines"):
 			want = c.id
 		}
