@@ -35,6 +35,8 @@ type Matrix struct {
 	Cells []*MatrixCell `json:"cells"`
 	// Total is the sum of all cells.
 	Total MatrixValues `json:"total"`
+	// Unplaced says that there were connections that are in no edge, because the kernel's table had no room for one.
+	Unplaced bool `json:"unplaced,omitempty"`
 }
 
 // MatrixEnd is a client or a server, or the sum of those that have no row or column of their own.
@@ -103,12 +105,12 @@ var MatrixNumbers = func() []MatrixNumber {
 		}
 		return 0, false
 	}}
-	rate.Number = model.Number{Key: "bytes_per_second", Title: "Bytes both ways", Unit: "B/s"}
+	rate.Number = model.Number{Key: "bytes_per_second", Title: "Bytes both ways", Unit: "B/s", Group: model.GroupRequests}
 	rate.PromQL = query("request_bytes_per_second") + " + " + query("response_bytes_per_second")
 	whole := MatrixNumber{Additive: true, of: func(s *Side) (float64, bool) {
 		return s.Of(RequestBytes) + s.Of(ResponseBytes), true
 	}}
-	whole.Number = model.Number{Key: "bytes", Title: "Bytes both ways in all", Unit: "B"}
+	whole.Number = model.Number{Key: "bytes", Title: "Bytes both ways in all", Unit: "B", Group: model.GroupRequests}
 	whole.PromQL = query("request_bytes") + " + " + query("response_bytes")
 	all := []MatrixNumber{rate, whole}
 	for i := range sideNumbers {
@@ -217,7 +219,8 @@ func MatrixFromFrames(w *frame.Window, o MatrixOptions) (*Matrix, error) {
 // matrix sums the rows of frames by cell, by row, by column, and in all.
 func (m *frameMap) matrix(o MatrixOptions, numbers []*MatrixNumber) *Matrix {
 	x := &Matrix{From: m.window.From, To: m.window.To, CoveredSeconds: m.covered, ErrorBound: model.RelativeError,
-		By: cmp.Or(o.By, ByContainer), Side: cmp.Or(o.Side, OfBest), Cells: []*MatrixCell{}}
+		By: cmp.Or(o.By, ByContainer), Side: cmp.Or(o.Side, OfBest), Cells: []*MatrixCell{},
+		Unplaced: slices.ContainsFunc(m.rows, func(r mapRow) bool { return r.side == model.RoleUnknown })}
 	of := MatrixValues{numbers: numbers}
 	var rowOf, columnOf []int
 	x.Rows, rowOf = m.matrixEnds(o.Rows, func(r *mapRelation) int32 { return r.client })
