@@ -1,10 +1,10 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
-import { useHeat } from './data'
+import { useMatrix } from './data'
 import { format } from './format'
-import { cellsOf, frameOf, KINDS, NAME, next, scaleOf, steady, STEPS, textOf, TURN, valueOf, type Frame } from './heat'
-import { edgeOf, short, type Change, type State, type Quantity } from './state'
+import { askedOf, choiceOf, frameOf, meaningOf, NAME, next, scaleOf, steady, STEPS, textOf, TURN, valueOf, type Frame, type Scale } from './matrix'
+import { edgeOf, short, type Change, type State } from './state'
 import { fit, useWidth } from './text'
-import type { Graph, Heat, HeatCell } from './types'
+import type { Graph, Matrix, MatrixCell, MatrixEnd, NumberInfo } from './types'
 
 interface Props {
   graph: Graph
@@ -15,100 +15,114 @@ interface Props {
   period: number
 }
 
-/** Who sends to whom, as a matrix: a row for each source, a column for each destination. */
-export function HeatMap({ graph, state, change, query, period }: Props) {
+/** Who sends how much to whom: a row for each client, a column for each server. */
+export function MatrixView({ graph, state, change, query, period }: Props) {
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame)
-  const heat = useHeat(query, () => `/api/outsight/heatmap?${query}`, period)
-  // Nodes come busiest first; while they are the same ones, rows stay where they are.
-  const order = useRef<string[]>([])
-  const h = useMemo(() => heat.data && steady(heat.data, order.current), [heat.data])
-  order.current = h?.nodes ?? []
-  const [pointed, point] = useState<HeatCell>()
+  const shown = choiceOf(graph, state.quantity)
+  const asked = `${query}&numbers=${askedOf(shown.key)}`
+  const matrix = useMatrix(asked, () => `/api/outsight/matrix?${asked}`, period)
+  // Ends come busiest first; while they are the same ones, rows and columns stay where they are.
+  const before = useRef<Matrix | undefined>(undefined)
+  const m = useMemo(() => (matrix.data ? steady(matrix.data, before.current) : undefined), [matrix.data])
+  before.current = m
+  const [pointed, point] = useState<[row: number, column: number]>()
   const chosen = edgeOf(graph, state.edge)
-  const at = pointed && h?.cells.find((c) => c.source === pointed.source && c.destination === pointed.destination)
+  const at = m?.cells.find((c) => c.row === pointed?.[0] && c.column === pointed[1])
+  const scale = useMemo(() => scaleOf((m?.cells ?? []).map((c) => valueOf(c.numbers, shown)).filter((v) => v !== undefined)), [m, shown.key])
+  const choose = (c: MatrixCell) => open(c) && change({ edge: short(c.edges[0]!), node: undefined, status: undefined, chart: undefined })
+  const open = (c: MatrixCell) => m !== undefined && m.rows[c.row]!.id !== '' && m.columns[c.column]!.id !== ''
   return (
     <div class="heat">
-      {heat.error && <p class="inline-error" role="alert">{heat.error}</p>}
+      {matrix.error && <p class="inline-error" role="alert">{matrix.error}</p>}
       <div class="map-frame whole" ref={frame}>
-        {!h && !heat.error && <p class="note">Reading…</p>}
-        {h && h.cells.length === 0 && <p class="note">{(graph.hidden_edges ?? 0) > 0 ? 'All edges are under the share of traffic that is shown.' : 'No traffic was seen in this time.'}</p>}
-        {h && h.cells.length > 0 && width > 0 && (
-          <Matrix heat={h} quantity={state.quantity} frame={frameOf(h.nodes.length, width - 4)} chosen={chosen?.id} pointed={at} point={point} choose={(id) => change({ edge: short(id), node: undefined, status: undefined, chart: undefined })} />
+        {!m && !matrix.error && <p class="note">Reading…</p>}
+        {m && m.cells.length === 0 && <p class="note">No traffic was seen in this time.</p>}
+        {m && m.cells.length > 0 && width > 0 && (
+          <Cells matrix={m} shown={shown} scale={scale} frame={frameOf(m.rows.length, m.columns.length, width - 4)} chosen={chosen?.id} pointed={at} point={(c) => point(c && [c.row, c.column])} opens={open} choose={choose} />
         )}
       </div>
-      {h && h.cells.length > 0 && (
+      {m && m.cells.length > 0 && (
         <div class="map-foot">
-          <p class="told" aria-live="polite">
-            {at ? <><strong>{h.names[at.source]} → {h.names[at.destination]}</strong> {textOf(at)}</> : <span class="muted">Rows send, columns receive. Point at a cell for its numbers; click it for the edge.</span>}
+          <p class="told" aria-live="polite" data-told>
+            {at ? (
+              <>
+                <strong>{m.rows[at.row]!.name} → {m.columns[at.column]!.name}</strong> {textOf(at.numbers, shown)}
+                <span class="muted"> · all of {m.rows[at.row]!.name}: {format(m.rows[at.row]!.sum[shown.key], shown.unit)} · all to {m.columns[at.column]!.name}: {format(m.columns[at.column]!.sum[shown.key], shown.unit)}</span>
+              </>
+            ) : (
+              <span class="muted" data-total>Rows are clients, columns are servers. All together: {textOf(m.total, shown)}</span>
+            )}
           </p>
-          <Legend heat={h} quantity={state.quantity} />
-          {h.omitted_nodes > 0 && <p class="muted">{h.omitted_nodes} less busy nodes are left out.</p>}
+          <Legend shown={shown} scale={scale} none={m.cells.some((c) => valueOf(c.numbers, shown) === undefined)} />
         </div>
       )}
     </div>
   )
 }
 
-interface MatrixProps {
-  heat: Heat
-  quantity: Quantity
+interface CellsProps {
+  matrix: Matrix
+  shown: NumberInfo
+  scale: Scale
   frame: Frame
   chosen?: string
-  pointed?: HeatCell
-  point: (cell?: HeatCell) => void
-  choose: (edge: string) => void
+  pointed?: MatrixCell
+  point: (cell?: MatrixCell) => void
+  /** Whether a cell leads to an edge: that of a sum of several ends does not. */
+  opens: (cell: MatrixCell) => boolean
+  choose: (cell: MatrixCell) => void
 }
 
-function Matrix({ heat, quantity, frame: f, chosen, pointed, point, choose }: MatrixProps) {
+function Cells({ matrix: m, shown, scale, frame: f, chosen, pointed, point, opens, choose }: CellsProps) {
   const svg = useRef<SVGSVGElement>(null)
-  const cells = cellsOf(heat.cells, quantity)
-  const scale = scaleFor(cells, quantity)
   const x = (i: number) => f.left + i * f.cell.width
   const y = (i: number) => f.top + i * f.cell.height
-  const name = (c: HeatCell) => `${c.source},${c.destination}`
+  const name = (c: MatrixCell) => `${c.row},${c.column}`
+  const isChosen = (c: MatrixCell) => chosen !== undefined && opens(c) && c.edges.includes(chosen)
   // One cell is focused with Tab, the others from it by the arrow keys.
-  const reached = (pointed && cells.includes(pointed) ? pointed : undefined) ?? cells.find((c) => c.edge === chosen) ?? cells[0]
-  const press = (c: HeatCell) => (e: KeyboardEvent) => {
+  const reached = pointed ?? m.cells.find(isChosen) ?? m.cells[0]
+  const press = (c: MatrixCell) => (e: KeyboardEvent) => {
     if (e.key === 'Enter' || e.key === ' ') {
       e.preventDefault()
-      return choose(c.edge)
+      return choose(c)
     }
-    const to = next(cells, c, e.key)
+    const to = next(m.cells, c, e.key)
     if (!to) return
     e.preventDefault()
     svg.current?.querySelector<SVGElement>(`[data-cell="${name(to)}"]`)?.focus()
   }
+  const title = (e: MatrixEnd) => <title>{`${e.name}: ${textOf(e.sum, shown)}`}</title>
   return (
-    <svg ref={svg} width={f.width} height={f.height} role="group" aria-label={`${KINDS[quantity].title} between ${heat.nodes.length} nodes`} onPointerLeave={() => point(undefined)}>
-      <rect class="heat-ground" x={f.left} y={f.top} width={heat.nodes.length * f.cell.width} height={heat.nodes.length * f.cell.height} />
-      {heat.names.map((n, i) => (
-        <text key={heat.nodes[i]} class={pointed?.source === i ? 'heat-name on' : 'heat-name'} x={f.left - 7} y={y(i) + f.cell.height / 2 + 4} text-anchor="end">
-          <title>{n}</title>
-          {fit(n, f.left - 12, 11, 400)}
+    <svg ref={svg} width={f.width} height={f.height} role="group" aria-label={`${shown.title} between ${m.rows.length} clients and ${m.columns.length} servers`} onPointerLeave={() => point(undefined)}>
+      <rect class="heat-ground" x={f.left} y={f.top} width={m.columns.length * f.cell.width} height={m.rows.length * f.cell.height} />
+      {m.rows.map((e, i) => (
+        <text key={e.id} class={pointed?.row === i ? 'heat-name on' : 'heat-name'} x={f.left - 7} y={y(i) + f.cell.height / 2 + 4} text-anchor="end">
+          {title(e)}
+          {fit(e.name, f.left - 12, 11, 400)}
         </text>
       ))}
-      {heat.names.map((n, i) => {
+      {m.columns.map((e, i) => {
         // Where there is no room for all names, that of the column pointed at takes its neighbour's place.
-        const on = pointed?.destination === i
-        const beside = pointed !== undefined && f.every > 1 && Math.abs(pointed.destination - i) < f.every
+        const on = pointed?.column === i
+        const beside = pointed !== undefined && f.every > 1 && Math.abs(pointed.column - i) < f.every
         if (!on && (i % f.every !== 0 || beside)) return null
         const [left, top] = [x(i) + f.cell.width / 2, f.top - 7]
         return (
-          <text key={heat.nodes[i]} class={on ? 'heat-name on' : 'heat-name'} x={left} y={top} text-anchor={f.turned ? 'start' : 'middle'} transform={f.turned ? `rotate(${-TURN} ${left} ${top})` : undefined}>
-            <title>{n}</title>
-            {fit(n, f.turned ? NAME.column - 10 : f.cell.width - 6, 11, 400)}
+          <text key={e.id} class={on ? 'heat-name on' : 'heat-name'} x={left} y={top} text-anchor={f.turned ? 'start' : 'middle'} transform={f.turned ? `rotate(${-TURN} ${left} ${top})` : undefined}>
+            {title(e)}
+            {fit(e.name, f.turned ? NAME.column - 10 : f.cell.width - 6, 11, 400)}
           </text>
         )
       })}
-      {cells.map((c) => {
-        const v = valueOf(c, quantity)
-        const spoken = `${heat.names[c.source]} to ${heat.names[c.destination]}: ${textOf(c)}`
+      {m.cells.map((c) => {
+        const v = valueOf(c.numbers, shown)
+        const spoken = `${m.rows[c.row]!.name} to ${m.columns[c.column]!.name}: ${textOf(c.numbers, shown)}${c.edge_count > 1 ? ` · ${c.edge_count} edges` : ''}`
         return (
-          <rect key={name(c)} data-cell={name(c)} data-edge={c.edge} class={`heat-cell ${v === undefined ? 'none' : `step-${scale.step(v)}`}${c.edge === chosen ? ' chosen' : ''}`}
-            x={x(c.destination) + 0.5} y={y(c.source) + 0.5} width={f.cell.width - 1} height={f.cell.height - 1} rx="2"
-            role="button" tabindex={c === reached ? 0 : -1} aria-label={spoken} aria-pressed={c.edge === chosen}
-            onPointerEnter={() => point(c)} onFocus={() => point(c)} onClick={() => choose(c.edge)} onKeyDown={press(c)}>
+          <rect key={name(c)} data-cell={name(c)} data-edge={opens(c) ? c.edges[0] : undefined} class={`heat-cell ${v === undefined ? 'none' : `step-${scale.step(v)}`}${isChosen(c) ? ' chosen' : ''}`}
+            x={x(c.column) + 0.5} y={y(c.row) + 0.5} width={f.cell.width - 1} height={f.cell.height - 1} rx="2"
+            role="button" tabindex={c === reached ? 0 : -1} aria-label={spoken} aria-pressed={isChosen(c)} aria-disabled={!opens(c)}
+            onPointerEnter={() => point(c)} onFocus={() => point(c)} onClick={() => choose(c)} onKeyDown={press(c)}>
             <title>{spoken}</title>
           </rect>
         )
@@ -117,23 +131,26 @@ function Matrix({ heat, quantity, frame: f, chosen, pointed, point, choose }: Ma
   )
 }
 
-const scaleFor = (cells: HeatCell[], quantity: Quantity) => scaleOf(cells.map((c) => valueOf(c, quantity)).filter((v) => v !== undefined))
+interface LegendProps {
+  shown: NumberInfo
+  scale: Scale
+  /** Whether something has no value. */
+  none: boolean
+}
 
-function Legend({ heat, quantity }: { heat: Heat; quantity: Quantity }) {
-  const cells = cellsOf(heat.cells, quantity)
-  const { low, high } = scaleFor(cells, quantity)
-  const { unit, title } = KINDS[quantity]
+/** What colours stand for, from the least to the greatest value. */
+export function Legend({ shown, scale, none }: LegendProps) {
   return (
-    <p class="heat-legend" data-legend>
-      <span>{title}, logarithmic:</span>
+    <p class="heat-legend" data-legend title={meaningOf(shown.key) || undefined}>
+      <span>{shown.title}, logarithmic:</span>
       <span>
-        {format(low, unit)}{' '}
+        {format(scale.low, shown.unit)}{' '}
         <svg width={STEPS * 18} height="12" aria-hidden="true">
           {Array.from({ length: STEPS }, (_, i) => <rect key={i} class={`heat-cell step-${i}`} x={i * 18} y="0" width="18" height="12" />)}
         </svg>{' '}
-        {format(high, unit)}
+        {format(scale.high, shown.unit)}
       </span>
-      {cells.some((c) => valueOf(c, quantity) === undefined) && <span><svg width="14" height="12" aria-hidden="true"><rect class="heat-cell none" x="0.500" y="0.500" width="13" height="11" rx="2" /></svg> no value</span>}
+      {none && <span><svg width="14" height="12" aria-hidden="true"><rect class="heat-cell none" x="0.500" y="0.500" width="13" height="11" rx="2" /></svg> no value</span>}
     </p>
   )
 }
