@@ -38,8 +38,8 @@ func newMatrix() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "matrix",
 		Short: "Who sends how much to whom, as a table of clients and servers",
-		Long: `Show what clients (rows) and servers (columns) had to do with one another, with the sums of both: bytes, requests,
-latencies, round trips, retransmissions, failures and each other number of edges. Sums are exact: what has no row or
+		Long: `Show what clients (rows) and servers (columns) had to do with one another, with the sums of both: bytes,
+requests, latencies, round trips, retransmissions, failures and each other number of edges. Sums are exact: what has no row or
 column of its own is summed in the last one. Asks the agent that runs on this host, or loads the kernel programs for
 the time being, which needs root.`,
 		Example: `  sudo outsight matrix
@@ -80,7 +80,8 @@ the time being, which needs root.`,
 		"what a row and a column are: container, pod, process, workload, namespace or host")
 	c.Flags().SetNormalizeFunc(byIsGroupBy)
 	c.Flags().StringSliceVar(&o.numbers, "number", nil,
-		"number to show, as in bytes_per_second (the default of text), p99 or retransmits; several for json and csv, whose default is all")
+		"number to show, as in bytes_per_second (the default of text), p99 or retransmits; several for json and csv, whose "+
+			"default is all")
 	c.Flags().IntVar(&o.top, "top", 50, "rows and columns that are not summed up as others, 1 to 100")
 	o.remote.add(c.Flags(), "matrix", remoteMatrixOutputs)
 	return c

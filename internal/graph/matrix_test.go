@@ -53,8 +53,8 @@ func TestMatrixOfTheShop(t *testing.T) {
 // A hostile name is a text in a table and in a spreadsheet: neither an escape sequence, nor a line, nor a formula.
 func TestMatrixOfHostileNames(t *testing.T) {
 	evil, formula := container("f6", "\x1b[31m\",\nx\u202e<script>"), container("g7", "=cmd|' /C calc'!A0")
-	s := &model.Snapshot{Time: start, Host: model.Host{Name: "vm"}, Edges: []model.Edge{edge(model.RoleClient, inside(evil),
-		inside(formula), "10.0.0.1:80", model.EdgeCounters{SentBytes: 1})}}
+	s := &model.Snapshot{Time: start, Host: model.Host{Name: "vm"}, Edges: []model.Edge{
+		edge(model.RoleClient, inside(evil), inside(formula), "10.0.0.1:80", model.EdgeCounters{SentBytes: 1})}}
 	x := matrixOf(t, windowOfPair(&model.Snapshot{Time: start, Host: s.Host}, s), MatrixOptions{})
 	var b bytes.Buffer
 	if err := x.WriteCSV(&b); err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // WriteCSV writes a line for each cell: the names and IDs of its client and its server, how many edges it is of, and
-// its numbers by their keys. A number that is not there is empty; a duration past the end of its histogram is +Inf. Sums
-// are not in it: what is additive adds up to them. Names are cleaned, and none begins a formula of a spreadsheet.
+// its numbers by their keys. A number that is not there is empty; a duration past the end of its histogram is +Inf.
+// Sums are not in it: what is additive adds up to them. Names are cleaned, and none begins a formula of a spreadsheet.
 func (x *Matrix) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	line := []string{"client", "server", "client_id", "server_id", "edge_count"}

@@ -66,7 +66,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
   // Edges are coloured by a number, or else by how much slower they are than usual.
   const shown = coloursOf(graph).flatMap((group) => group.numbers).find((n) => n.key === state.colour)
-  const colours = shown && coloursBetween(graph.edges.map((e) => numberOf(e, shown)).filter((v) => v !== undefined))
+  const colours = shown && coloursBetween(edges.filter((e) => e.client !== e.server).map((e) => numberOf(e, shown)).filter((v) => v !== undefined))
   const heat = (e: Edge) => {
     if (!shown || !colours) return paces.get(e.id)?.heat ?? 'calm'
     const v = numberOf(e, shown)
@@ -168,7 +168,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
         )}
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}
         {graph.unplaced && <p class="lack">{bytes(graph.unplaced.request_bytes + graph.unplaced.response_bytes)} of connections are in no edge: the table of edges was full.</p>}
-        {shown && colours && graph.edges.length > 0 && <ColourLegend shown={shown} scale={colours} none={graph.edges.some((e) => numberOf(e, shown) === undefined)} />}
+        {shown && colours && graph.edges.length > 0 && <ColourLegend shown={shown} scale={colours} none={edges.some((e) => numberOf(e, shown) === undefined)} />}
         {graph.edges.length > 0 && <Legend coloured={shown !== undefined} baseline={baseline} udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
       </div>
     </>
