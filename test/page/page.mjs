@@ -862,6 +862,7 @@ const steps = {
       await page.reload()
       await page.waitForSelector(view === 'map' ? '.label[data-edge]' : '.content section')
       if (['services', 'containers', 'hosts'].includes(view)) await page.waitForFunction((name) => document.querySelector('.content').innerText.includes(name), hostile)
+      if (view === 'matrix') await page.waitForFunction((name) => [...document.querySelectorAll('.heat-cell[data-cell] title, .heat-name title')].some((e) => e.textContent.includes(name)), hostile)
       if (view === 'containers') assert.ok((await tipOf(page, page.locator('tbody tr', { hasText: hostile }).locator('[data-explain]').first())).includes(hostile))
       assert.equal(await page.locator('img').count(), 0, view)
     }
