@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,11 +59,12 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 			if o.length < time.Second {
 				return usagef("--for is %v, want at least 1s", o.length)
 			}
-			if err := o.remote.check(o.output); err != nil {
+			if err := o.remote.check(o.output, remoteMapOutputs); err != nil {
 				return err
 			}
 			if o.remote.server != "" {
-				return o.remote.print(c.Context(), &o, c.OutOrStdout())
+				query := url.Values{"by": {string(o.by)}, "share": {strconv.FormatFloat(o.share, 'g', -1, 64)}}
+				return o.remote.print(c.Context(), remoteMapPaths[o.output], query, c.OutOrStdout())
 			}
 			log, err := logger(c)
 			if err != nil {
@@ -83,16 +86,24 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
 	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer),
 		"what a node is: container, pod, process, workload, namespace or host")
-	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "by" { // as the page and the API call it
-			name = "group-by"
-		}
-		return pflag.NormalizedName(name)
-	})
+	c.Flags().SetNormalizeFunc(byIsGroupBy)
 	c.Flags().Float64Var(&o.share, "min-share", 0, "hide edges with less than this share, 0 to 1, of all bytes")
-	o.remote.add(c.Flags())
+	o.remote.add(c.Flags(), "map", remoteMapOutputs)
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show the time that --for names up to now each second")
 	return c
+}
+
+// remoteMapPaths are where a server has its map, by what is written: remoteMapOutputs.
+var remoteMapPaths = map[string]string{"cypher": "cypher", "json": "graph", "svg": "picture"}
+
+const remoteMapOutputs = "cypher, json or svg"
+
+// byIsGroupBy takes --by for --group-by: the page and the API call it so.
+func byIsGroupBy(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "by" {
+		name = "group-by"
+	}
+	return pflag.NormalizedName(name)
 }
 
 func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Writer) error {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,30 +14,30 @@ import (
 	"outsight/internal/export"
 )
 
-// remoteFlags name a server whose map is shown, and the window.
+// remoteFlags name a server whose map or matrix is shown, and the window.
 type remoteFlags struct {
 	server   string
 	from, to string
 	files    export.Files
 }
 
-func (f *remoteFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.server, "server", "", "server whose map is shown, as in https://outsight.example:8470, for --output cypher, json or svg")
+// add adds the flags; what is shown is "map" or "matrix", in these outputs.
+func (f *remoteFlags) add(flags *pflag.FlagSet, what, outputs string) {
+	flags.StringVar(&f.server, "server", "",
+		"server whose "+what+" is shown, as in https://outsight.example:8470, for --output "+outputs)
 	flags.StringVar(&f.from, "from", "", "begin of the window there, as a time or as in now-1h (default: an hour before --to)")
 	flags.StringVar(&f.to, "to", "", "end of the window there (default: now)")
 	flags.StringVar(&f.files.Token, "token-file", "", "file with the token to send there")
 	flags.StringVar(&f.files.CA, "ca", "", "file with certificates of authorities to trust there, in PEM")
 }
 
-// remotePaths are where a server has its map, by what is written.
-var remotePaths = map[string]string{"cypher": "cypher", "json": "graph", "svg": "picture"}
-
-func (f *remoteFlags) check(output string) error {
+// check refuses what only the other of this host and a server has; outputs are those that a server has.
+func (f *remoteFlags) check(output, outputs string) error {
 	switch {
 	case f.server == "" && (f.from != "" || f.to != "" || f.files != (export.Files{})):
 		return usagef("--from, --to, --token-file and --ca are for --server")
-	case f.server != "" && remotePaths[output] == "":
-		return usagef("--output %s is for this host, want cypher, json or svg with --server", output)
+	case f.server != "" && !strings.Contains(outputs, output):
+		return usagef("--output %s is for this host, want %s with --server", output, outputs)
 	}
 	return nil
 }
@@ -46,8 +45,8 @@ func (f *remoteFlags) check(output string) error {
 // maxRefusal bounds what is read of an answer that is an error.
 const maxRefusal = 4 << 10
 
-// print writes the map as the server does.
-func (f *remoteFlags) print(ctx context.Context, o *mapOptions, out io.Writer) error {
+// print writes what the server answers at a path below /api/outsight/ to a query of the window.
+func (f *remoteFlags) print(ctx context.Context, path string, query url.Values, out io.Writer) error {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return usagef("--server is no URL as in https://outsight.example:8470")
@@ -56,8 +55,7 @@ func (f *remoteFlags) print(ctx context.Context, o *mapOptions, out io.Writer) e
 	if err := f.files.Read(&access); err != nil {
 		return fmt.Errorf("reading --token-file or --ca: %w", err)
 	}
-	u.Path = strings.TrimSuffix(u.Path, "/") + "/api/outsight/" + remotePaths[o.output]
-	query := url.Values{"by": {string(o.by)}, "share": {strconv.FormatFloat(o.share, 'g', -1, 64)}}
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/api/outsight/" + path
 	for name, value := range map[string]string{"from": f.from, "to": f.to} {
 		if value != "" {
 			query.Set(name, value)

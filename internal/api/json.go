@@ -57,6 +57,10 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 				held.release()
 				s.writePicture(w, r, answer)
 				return
+			case csvFile:
+				held.release()
+				s.writeCSV(w, r, answer)
+				return
 			case cypher:
 				s.writeCypher(w, answer)
 				return

@@ -9,7 +9,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -304,24 +304,27 @@ const steps = {
     const { from, to } = await hold(page)
     await page.click('[data-view=matrix]')
     await page.selectOption('[name=quantity]', 'p99')
-    await page.waitForSelector('.heat-cell[data-cell]')
+    await page.waitForSelector('[data-legend]:has-text("p99, logarithmic")')
     assert.equal(hash(page).get('view') + hash(page).get('quantity'), 'matrixp99')
-    const heat = await (await fetch(new URL(`api/outsight/heatmap?from=${from}&to=${to}`, base))).json()
+    const matrix = await json(`matrix?from=${from}&to=${to}`)
     const graph = await graphOf(`from=${from}&to=${to}`)
-    const alone = (c) => graph.edges.filter((e) => e.client === heat.nodes[c.source] && e.server === heat.nodes[c.destination]).length === 1
-    const cell = heat.cells.filter((c) => c.p99 > 0 && c.source !== c.destination && alone(c)).sort((a, b) => b.p99 - a.p99)[0]
+    // Its sums are those of all edges.
+    const best = (e) => e.client_side ?? e.server_side
+    const bytes = graph.edges.reduce((sum, e) => sum + best(e).request_bytes + best(e).response_bytes, 0)
+    assert.ok(bytes > 0 && matrix.total.bytes === bytes, `${matrix.total.bytes} bytes in all, of the edges ${bytes}`)
+    const slowest = matrix.cells.filter((c) => c.numbers.p99 > 0).sort((a, b) => b.numbers.p99 - a.numbers.p99)
+    const [cell] = slowest.filter((c) => c.edge_count === 1 && matrix.rows[c.row].id !== matrix.columns[c.column].id)
     assert.ok(cell, 'no cell has a p99')
-    const at = page.locator(`.heat-cell[data-cell="${cell.source},${cell.destination}"]`)
-    const slowest = heat.cells.filter((c) => c.p99 > 0).sort((a, b) => b.p99 - a.p99)[0]
-    assert.match(await page.locator(`.heat-cell[data-cell="${slowest.source},${slowest.destination}"]`).getAttribute('class'), /step-8/, 'the slowest cell has another colour than the last')
-    await at.hover()
-    const told = await page.locator('.told').innerText()
-    assert.ok(told.includes(heat.names[cell.source]) && Math.abs(seconds(told.split('p99 ')[1]) / cell.p99 - 1) < 0.02, `the page tells “${told}”, the API ${cell.p99}`)
-    await at.click()
+    const at = (c) => page.locator(`.heat-cell[data-cell="${c.row},${c.column}"]`)
+    assert.match(await at(slowest[0]).getAttribute('class'), /step-8/, 'the slowest cell has another colour than the last')
+    await at(cell).hover()
+    const told = await page.locator('[data-told]').innerText()
+    const { p99 } = cell.numbers
+    assert.ok(told.includes(matrix.rows[cell.row].name) && Math.abs(seconds(told.split('p99 ')[1]) / p99 - 1) < 0.02, `the page tells “${told}”, the API ${p99}`)
+    await at(cell).click()
     await page.waitForSelector('.panel .tiles')
     const shown = await page.locator('[data-tile=p99]').innerText()
-    assert.ok(Math.abs(seconds(shown) / cell.p99 - 1) < 0.02, `the panel says ${shown}, the heat map ${cell.p99}`)
-    assert.match(await page.locator('[data-legend]').innerText(), /p99, logarithmic/)
+    assert.ok(Math.abs(seconds(shown) / p99 - 1) < 0.02, `the panel says ${shown}, the matrix ${p99}`)
     await picture(page, 'heat')
     await page.reload()
     await page.waitForSelector('.heat-cell.chosen')
@@ -338,7 +341,28 @@ const steps = {
     assert.notEqual(await page.evaluate(() => document.activeElement.dataset.cell), first)
     await page.keyboard.press('Enter')
     await page.waitForSelector('.panel .tiles')
+    // What is saved has a line for each cell.
+    const [saved] = await Promise.all([page.waitForEvent('download'), page.click('[data-save="outsight-matrix.csv"]')])
+    const lines = readFileSync(await saved.path(), 'utf8').trim().split('\n')
+    assert.ok(lines.length === matrix.cells.length + 1 && lines[0].startsWith('client,server,'), `${lines.length} lines, ${matrix.cells.length} cells`)
     await page.context().close()
+    for (const by of ['host', 'process']) await looks(`matrix-${by}`, `#view=matrix&by=${by}&quantity=transactions_per_second&from=${from}&to=${to}`, '.heat-cell[data-cell]')
+    await looks('matrix', `#view=matrix&from=${from}&to=${to}`, '.heat-cell[data-cell]')
+  },
+
+  async 'colours the edges of the map by a number'() {
+    const page = await open()
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 15)
+    const { from, to } = await hold(page)
+    await page.selectOption('[name=colour]', 'p99')
+    await page.waitForSelector('.map-foot [data-legend]:has-text("p99, logarithmic")')
+    assert.equal(hash(page).get('colour'), 'p99')
+    const edges = (await graphOf(`from=${from}&to=${to}`)).edges.filter((e) => e.client !== e.server)
+    const p99 = (e) => (e.client_side ?? e.server_side)?.p99
+    const slowest = edges.filter((e) => p99(e) > 0).sort((a, b) => p99(b) - p99(a))[0]
+    assert.match(await page.locator(`[data-line=${JSON.stringify(slowest.id)}]`).getAttribute('class'), /tone-8/)
+    await page.context().close()
+    await looks('coloured', `#colour=network_seconds&from=${from}&to=${to}`, '.map-foot [data-legend]')
   },
 
   async 'tells the first limit and the critical path, as the API does'() {
@@ -722,7 +746,7 @@ const steps = {
     await page.evaluate(() => sessionStorage.setItem('outsight-token', 'the-token-of-this-tab'))
     const asked = page.waitForRequest('**/api/outsight/picture*')
     const saved = page.waitForEvent('download')
-    await page.click('[data-picture]')
+    await page.click('[data-save="outsight-map.svg"]')
     assert.equal((await asked).headers().authorization, 'Bearer the-token-of-this-tab')
     const download = await saved
     assert.equal(download.suggestedFilename(), 'outsight-map.svg')
@@ -838,6 +862,7 @@ const steps = {
       await page.reload()
       await page.waitForSelector(view === 'map' ? '.label[data-edge]' : '.content section')
       if (['services', 'containers', 'hosts'].includes(view)) await page.waitForFunction((name) => document.querySelector('.content').innerText.includes(name), hostile)
+      if (view === 'matrix') await page.waitForFunction((name) => [...document.querySelectorAll('.heat-cell[data-cell] title, .heat-name title')].some((e) => e.textContent.includes(name)), hostile)
       if (view === 'containers') assert.ok((await tipOf(page, page.locator('tbody tr', { hasText: hostile }).locator('[data-explain]').first())).includes(hostile))
       assert.equal(await page.locator('img').count(), 0, view)
     }

@@ -6,12 +6,12 @@ import { clock, span, whenOf } from './format'
 import { explainEndpoint, explainNumber } from './explain'
 import { Header } from './header'
 import { HealthView } from './healthview'
-import { HeatMap } from './heatmap'
 import { Help } from './help'
 import { HostsView } from './hostsview'
 import { actionOf, keysOn } from './keys'
 import { Login } from './login'
 import { ServiceMap } from './map'
+import { MatrixView } from './matrixview'
 import { Nav } from './nav'
 import { Panel } from './panel'
 import { PathView } from './pathview'
@@ -108,7 +108,7 @@ export function App() {
               <ViewBar graph={g} state={state} change={change} query={query} />
               {state.view === 'map' && <ServiceMap graph={g} baseline={baseline} state={state} change={change} />}
               {state.view === 'services' && <ServicesView graph={g} state={state} change={change} query={query} period={every} />}
-              {state.view === 'matrix' && <HeatMap graph={g} state={state} change={change} query={query} period={every} />}
+              {state.view === 'matrix' && <MatrixView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'containers' && <Table graph={g} state={state} change={change} />}

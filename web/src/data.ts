@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { authorization, tokenRefused } from './token'
-import type { Baseline, Changes, ContentionAnswer, Extent, Flight, Graph, Heat, Hosts, PathAnswer, Recordings, Seconds, Services, Status } from './types'
+import type { Baseline, Changes, ContentionAnswer, Extent, Flight, Graph, Hosts, Matrix, PathAnswer, Recordings, Seconds, Services, Status } from './types'
 
 const TIMEOUT = 25_000
 
@@ -79,7 +79,7 @@ export function usePoll<T>(key: string, path: () => string, period: number): Loa
 export const useGraph = (key: string, path: () => string, period: number) => usePoll<Graph>(key, path, period)
 export const useBaseline = (key: string, path: () => string, period: number) => usePoll<Baseline>(key, path, period)
 export const useExtent = () => usePoll<Extent>('extent', () => '/api/outsight/extent', 60_000)
-export const useHeat = (key: string, path: () => string, period: number) => usePoll<Heat>(key, path, period)
+export const useMatrix = (key: string, path: () => string, period: number) => usePoll<Matrix>(key, path, period)
 export const usePath = (key: string, path: () => string, period: number) => usePoll<PathAnswer>(key, path, period)
 export const useChanges = (key: string, path: () => string, period: number) => usePoll<Changes>(key, path, period)
 export const useServices = (key: string, path: () => string, period: number) => usePoll<Services>(key, path, period)

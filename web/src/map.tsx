@@ -5,6 +5,8 @@ import { bytes, digits, duration, format } from './format'
 import { keysOn } from './keys'
 import { place, type Options } from './layout'
 import { drawnOf, foundBy, saidOf } from './many'
+import { coloursOf, numberOf, scaleOf as coloursBetween, STEPS } from './matrix'
+import { Legend as ColourLegend } from './matrixview'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { fit, textWidth, useWidth } from './text'
 import { best, bytesPerSecond, unnamed, type Baseline, type Edge, type Graph, type Node } from './types'
@@ -62,8 +64,16 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
     (selectedNode ? e.client !== selectedNode.id && e.server !== selectedNode.id : selectedEdge ? e !== selectedEdge : false)
   const ends = (e: Edge) => [names.get(e.client), names.get(e.server)] as const
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
-  const heat = (e: Edge) => paces.get(e.id)?.heat ?? 'calm'
-  const spoken = (e: Edge) => [spokenOf(e, graph.covered_seconds, ...ends(e)), paceText(paces.get(e.id), baseline)].filter(Boolean).join('. ')
+  // Edges are coloured by a number, or else by how much slower they are than usual.
+  const shown = coloursOf(graph).flatMap((group) => group.numbers).find((n) => n.key === state.colour)
+  const colours = shown && coloursBetween(edges.filter((e) => e.client !== e.server).map((e) => numberOf(e, shown)).filter((v) => v !== undefined))
+  const heat = (e: Edge) => {
+    if (!shown || !colours) return paces.get(e.id)?.heat ?? 'calm'
+    const v = numberOf(e, shown)
+    return v === undefined ? 'tone-none' : `tone-${colours.step(v)}`
+  }
+  const numberText = (e: Edge) => shown && format(numberOf(e, shown), shown.unit)
+  const spoken = (e: Edge) => [spokenOf(e, graph.covered_seconds, ...ends(e)), shown ? `${shown.title}: ${numberText(e)}` : paceText(paces.get(e.id), baseline)].filter(Boolean).join('. ')
   const zoomTo = useZoom(frame, scale, setZoom)
 
   // A map that is larger than its frame begins where requests come in.
@@ -115,7 +125,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
             style={{ '--name-size': `${fontAt(shape.node.width < WIDE_CARD ? 11 : 13, scale)}px`, '--second-size': `${fontAt(11, scale)}px` }}
             onClick={(e) => e.target === e.currentTarget && (state.node || state.edge) && choose({})}>
             <defs>
-              {['calm', 'warm', 'hot'].map((c) => (
+              {(shown ? ['tone-none', ...Array.from({ length: STEPS }, (_, i) => `tone-${i}`)] : ['calm', 'warm', 'hot']).map((c) => (
                 <marker key={c} id={`tip-${c}`} class={`tip ${c}`} viewBox="0 0 8 8" refX="1" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
                   <path d="M0 0.600 8 4 0 7.400Z" />
                 </marker>
@@ -138,7 +148,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
               const at = placed.edges.get(e.id)
               if (!at) return null
               return (
-                <EdgeLabel key={e.id} edge={e} x={at.label.x} y={at.label.y} room={shape.label.width} scale={scale} heat={heat(e)} look={look(e, ...ends(e))} text={textOf(e, graph.covered_seconds, shape, paces.get(e.id))} spoken={spoken(e)}
+                <EdgeLabel key={e.id} edge={e} x={at.label.x} y={at.label.y} room={shape.label.width} scale={scale} heat={heat(e)} look={look(e, ...ends(e))} text={numberText(e) ?? textOf(e, graph.covered_seconds, shape, paces.get(e.id))} spoken={spoken(e)}
                   chosen={e === selectedEdge} dim={dimEdge(e)} choose={() => choose({ edge: short(e.id) })} />
               )
             })}
@@ -158,7 +168,8 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
         )}
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}
         {graph.unplaced && <p class="lack">{bytes(graph.unplaced.request_bytes + graph.unplaced.response_bytes)} of connections are in no edge: the table of edges was full.</p>}
-        {graph.edges.length > 0 && <Legend baseline={baseline} udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
+        {shown && colours && graph.edges.length > 0 && <ColourLegend shown={shown} scale={colours} none={edges.some((e) => numberOf(e, shown) === undefined)} />}
+        {graph.edges.length > 0 && <Legend coloured={shown !== undefined} baseline={baseline} udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
       </div>
     </>
   )
@@ -251,17 +262,17 @@ const linked = (e: Edge, a: Node, b: Node) => (e.client === a.id && e.server ===
 export const matches = (n: Node, q: string) =>
   n.name.toLowerCase().includes(q) || (n.image ?? '').toLowerCase().includes(q) || (n.pod ?? '').toLowerCase().includes(q) || n.id.startsWith(q)
 
-function Legend({ baseline, udp, unsure }: { baseline?: Baseline; udp: boolean; unsure: boolean }) {
+function Legend({ coloured, baseline, udp, unsure }: { coloured: boolean; baseline?: Baseline; udp: boolean; unsure: boolean }) {
   const pace = paceLegend(baseline)
   return (
     <p class="legend">
       <span><i class="line thin" /><i class="line thick" /> wider: more bytes/s</span>
-      {pace ? (
+      {!coloured && (pace ? (
         <>
           <span><i class="line warm" /> {pace.warm}</span>
           <span data-pace-legend><i class="line hot" /> {pace.hot}</span>
         </>
-      ) : <span data-pace-legend>no past hour to compare with: colours mean nothing</span>}
+      ) : <span data-pace-legend>no past hour to compare with: colours mean nothing</span>)}
       {udp && <span data-legend-udp><i class="line dashed" /> UDP: packets/s, or DNS queries/s</span>}
       {unsure && <span><i class="line light" /> lighter: seen from one end only, or the ends are not paired</span>}
     </p>

@@ -1,18 +1,26 @@
 import { useState } from 'preact/hooks'
 import { loadFile } from './data'
 
+interface Props {
+  /** Where the server has it, and what the file is called. */
+  path: string
+  file: string
+  what: string
+  title: string
+}
+
 /**
- * Saves the map as an image. It is loaded here and not by following a link, because a link cannot send the
+ * Saves what is shown as a file. It is loaded here and not by following a link, because a link cannot send the
  * token that the server may ask for.
  */
-export function Picture({ query }: { query: string }) {
+export function Save({ path, file, what, title }: Props) {
   const [state, set] = useState<'' | 'loading' | 'failed'>('')
   const save = async () => {
     set('loading')
     try {
-      const url = URL.createObjectURL(await loadFile(`/api/outsight/picture?${query}`))
+      const url = URL.createObjectURL(await loadFile(path))
       const link = document.createElement('a')
-      Object.assign(link, { href: url, download: 'outsight-map.svg' })
+      Object.assign(link, { href: url, download: file })
       link.click()
       setTimeout(() => URL.revokeObjectURL(url), 10_000)
       set('')
@@ -21,8 +29,8 @@ export function Picture({ query }: { query: string }) {
     }
   }
   return (
-    <button class="toggle" data-picture disabled={state === 'loading'} onClick={save} title="Saves the map as an SVG image: height for memory, border for CPU, width of lines for bytes">
-      {state === 'failed' ? 'Picture failed, again?' : 'Save picture'}
+    <button class="toggle" data-save={file} disabled={state === 'loading'} onClick={save} title={title}>
+      {state === 'failed' ? `${what[0]!.toUpperCase()}${what.slice(1)} failed, again?` : `Save ${what}`}
     </button>
   )
 }

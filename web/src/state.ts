@@ -1,8 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
+import { SIDE_GROUPS } from './numbers'
 import type { Graph } from './types'
-
-/** What a heat map shows. */
-export type Quantity = 'bytes' | 'requests' | 'p99'
 
 /** All that a view is. It lives in the URL's hash, so that a view can be linked and gone back to. */
 export interface State {
@@ -26,8 +24,10 @@ export interface State {
   share: number
   /** Whether a map with many nodes has all of them. */
   all?: boolean
-  /** What the heat map shows. */
-  quantity: Quantity
+  /** The key of the number that the matrix shows. */
+  quantity: string
+  /** The key of the number that edges of the map are coloured by; '' for how much slower they are than usual. */
+  colour: string
   /** The statistic that the critical path goes by and is given in. */
   percentile: Percentile
   /** How much earlier the window is that changes are against; "" for the one just before. */
@@ -63,20 +63,22 @@ export const VIEWS: [View, string, string][] = [
   ['map', 'Map', 'who talks to whom, how much and how slowly'],
   ['services', 'Services', 'how near each service is to its limit, and how it answers'],
   ['path', 'Path', 'what runs out first, and where the time of a request goes'],
-  ['matrix', 'Matrix', 'who sends to whom, as a heat map'],
+  ['matrix', 'Matrix', 'who sends how much to whom, with the sums, as a heat map of any number of edges'],
   ['containers', 'Containers', 'what each container costs'],
   ['changes', 'Changes', 'what is not as it was before'],
   ['recordings', 'Recordings', 'short saturations, tick by tick'],
   ['hosts', 'Hosts', 'what each host is used for, and by whom it is watched'],
   ['health', 'Health', 'what is lost, over budget or missing, and what to do'],
 ]
-/** Whether a view leaves small edges out; an analysis needs all of them. */
-export const hides = (view: View): boolean => view === 'map' || view === 'matrix'
+/** Whether a view leaves small edges out; an analysis needs all of them, and so do sums. */
+export const hides = (view: View): boolean => view === 'map'
 /** Whether a view is about the nodes of a grouping. */
 export const grouped = (view: View): boolean => view !== 'recordings' && view !== 'hosts' && view !== 'health'
-const QUANTITIES: Quantity[] = ['bytes', 'requests', 'p99']
+/** The numbers of a cell of the matrix, and of an edge of the map. */
+const NUMBERS = ['bytes_per_second', 'bytes', ...SIDE_GROUPS.flatMap(([, keys]) => keys)]
+const COLOURS = [...NUMBERS, 'network_seconds']
 
-const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes', percentile: 'mean', ago: '' }
+const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes_per_second', colour: '', percentile: 'mean', ago: '' }
 export const STRIPS: [string, number][] = [['10s', 10], ['1m', 60], ['5m', 300], ['10m', 600]]
 const MARK = /^[a-z-]+@[0-9]{1,14}$/
 const CHARTS = /^((usage|served|called|client|server)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
@@ -116,7 +118,10 @@ export function parse(hash: string): State {
   s.by = GROUPINGS.find((by) => by === p.get('by')) ?? DEFAULT.by
   s.share = SHARES.find((share) => share === finite(p.get('share'))) ?? DEFAULT.share
   if (p.get('nodes') === 'all') s.all = true
-  s.quantity = QUANTITIES.find((q) => q === p.get('quantity')) ?? DEFAULT.quantity
+  // "requests" is what their rate was called in links of before.
+  const quantity = p.get('quantity') === 'requests' ? 'transactions_per_second' : p.get('quantity')
+  s.quantity = NUMBERS.find((key) => key === quantity) ?? DEFAULT.quantity
+  s.colour = COLOURS.find((key) => key === p.get('colour')) ?? DEFAULT.colour
   s.percentile = PERCENTILES.find((q) => q === p.get('percentile')) ?? DEFAULT.percentile
   s.ago = AGOS.find(([ago]) => ago === p.get('ago'))?.[0] ?? DEFAULT.ago
   s.strip = STRIPS.find(([name]) => name === p.get('strip'))?.[1]
@@ -149,7 +154,7 @@ export function write(s: State): string {
   else if (s.node) p.set('node', s.node)
   if (s.chart && (s.edge || s.node)) p.set('chart', s.chart)
   if (s.chart?.startsWith('endpoint.') && s.edge && s.endpoint) p.set('endpoint', s.endpoint)
-  for (const key of ['view', 'by', 'share', 'quantity', 'percentile', 'ago'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
+  for (const key of ['view', 'by', 'share', 'quantity', 'colour', 'percentile', 'ago'] as const) if (s[key] !== DEFAULT[key]) p.set(key, String(s[key]))
   if (s.all) p.set('nodes', 'all')
   if (s.strip) {
     p.set('strip', STRIPS.find(([, length]) => length === s.strip)![0])

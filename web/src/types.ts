@@ -122,24 +122,34 @@ export interface Graph {
   edge_matches: Record<string, string>
 }
 
-export interface HeatCell {
-  /** Indices of nodes. */
-  source: number
-  destination: number
-  edge: string
-  bytes_per_second?: number
-  transactions_per_second?: number
-  p99?: Seconds
+/** A client or a server of a matrix; of a sum of several the id is empty, and others is of how many. */
+export interface MatrixEnd {
+  id: string
+  name: string
+  kind: Node['kind'] | 'other'
+  host?: string
+  others?: number
+  sum: Record<string, Seconds>
 }
 
-export interface Heat {
+export interface MatrixCell {
+  /** Indices of rows and columns. */
+  row: number
+  column: number
+  /** The busiest of the edges that are summed, and how many they are. */
+  edges: string[]
+  edge_count: number
+  numbers: Record<string, Seconds>
+}
+
+export interface Matrix {
   from: string
   to: string
   covered_seconds: number
-  nodes: string[]
-  names: string[]
-  omitted_nodes: number
-  cells: HeatCell[]
+  rows: MatrixEnd[]
+  columns: MatrixEnd[]
+  cells: MatrixCell[]
+  total: Record<string, Seconds>
 }
 
 /** A node, or the CPUs of a host ("cpus/" and its name), that requests use. */

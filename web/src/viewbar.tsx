@@ -1,9 +1,9 @@
 import { useExtent } from './data'
 import { extentOf, whyNot, type Span } from './extent'
 import { unmatched } from './format'
-import { KINDS } from './heat'
-import { Picture } from './picture'
-import { AGOS, agoOf, GROUPINGS, hides, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State, type Quantity } from './state'
+import { choiceOf, choicesOf, coloursOf } from './matrix'
+import { Save } from './picture'
+import { AGOS, agoOf, GROUPINGS, hides, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State } from './state'
 import type { Graph } from './types'
 
 /** What is drawn, and of what: all of it is in the URL. */
@@ -27,12 +27,10 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
         </label>
       )}
       {state.view === 'matrix' && (
-        <label>
-          Show
-          <select name="quantity" value={state.quantity} onChange={(e) => change({ quantity: e.currentTarget.value as Quantity })}>
-            {(Object.keys(KINDS) as Quantity[]).map((q) => <option key={q} value={q} selected={state.quantity === q}>{KINDS[q].title}</option>)}
-          </select>
-        </label>
+        <NumberChoice name="quantity" label="Show" of={choicesOf(graph)} value={choiceOf(graph, state.quantity).key} choose={(quantity) => change({ quantity })} />
+      )}
+      {state.view === 'map' && (
+        <NumberChoice name="colour" label="Colour edges by" of={coloursOf(graph)} value={state.colour} none="what is slower than usual" choose={(colour) => change({ colour })} />
       )}
       {state.view === 'path' && (
         <label title="The statistic of response times that the critical path goes by, and is given in">
@@ -45,11 +43,39 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
       {state.view === 'changes' && (
         <Against graph={graph} state={state} change={change} />
       )}
-      {state.view === 'map' && <Picture query={query} />}
+      {state.view === 'map' && <Save path={`/api/outsight/picture?${query}`} file="outsight-map.svg" what="picture" title="Saves the map as an SVG image: height for memory, border for CPU, width of lines for bytes" />}
+      {state.view === 'matrix' && <Save path={`/api/outsight/matrix?${query}&format=csv`} file="outsight-matrix.csv" what="CSV" title="Saves all numbers of the matrix as comma-separated values: a line for each client and server" />}
       {state.view !== 'path' && state.view !== 'changes' && state.view !== 'matrix' && <Filter state={state} change={change} what="name or image" />}
       {hidden > 0 && <span class="muted" data-hidden={hidden}>{hidden === 1 ? '1 edge is' : `${hidden} edges are`} hidden</span>}
       {graph.unmatched_share > 0 && <span class="muted unmatched" data-unmatched title="Edges with an end that is in no known container">Unmatched: {unmatched(graph)}</span>}
     </div>
+  )
+}
+
+interface ChoiceProps {
+  name: string
+  label: string
+  of: ReturnType<typeof choicesOf>
+  value: string
+  /** What stands for no number. */
+  none?: string
+  choose: (key: string) => void
+}
+
+/** A choice among the numbers of edges. */
+function NumberChoice({ name, label, of, value, none, choose }: ChoiceProps) {
+  return (
+    <label>
+      {label}
+      <select name={name} value={value} onChange={(e) => choose(e.currentTarget.value)}>
+        {none && <option value="" selected={value === ''}>{none}</option>}
+        {of.map((group) => (
+          <optgroup key={group.title} label={group.title}>
+            {group.numbers.map((n) => <option key={n.key} value={n.key} selected={value === n.key}>{n.title}</option>)}
+          </optgroup>
+        ))}
+      </select>
+    </label>
   )
 }
 

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"outsight/internal/fleet"
+	"outsight/internal/graph"
+)
+
+// Bounds of a matrix: how many rows and columns it has besides those that sum the others, if the request does not say,
+// and at most.
+const defaultMatrixTop, maxMatrixTop = 50, 100
+
+// matrixAnswer is the traffic matrix of a window.
+type matrixAnswer struct {
+	*graph.Matrix
+	// Numbers are those that cells may have.
+	Numbers      []matrixNumber     `json:"numbers"`
+	Completeness fleet.Completeness `json:"completeness"`
+}
+
+// matrixNumber describes a number of a cell. Query is as that of number, for the series of the cell's edges.
+type matrixNumber struct {
+	number
+	// Group is the heading under which the page has it.
+	Group string `json:"group"`
+	// Additive numbers of cells add up to those of rows, of columns and of all.
+	Additive bool `json:"additive"`
+}
+
+// csvFile is an answer that is a file of comma-separated values.
+type csvFile []byte
+
+// matrix answers GET /api/outsight/matrix: from, to and by as everywhere; numbers=bytes,p99,... (all), side=best,
+// client_side or server_side (best), top=1 to 100 rows and columns (50), and format=json or csv (json).
+func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
+	from, to, err := s.window(r)
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	format := query.Get("format")
+	if format != "" && format != "json" && format != "csv" {
+		return nil, badRequest("format=%q, want json or csv", format)
+	}
+	o, err := s.matrixOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	data, err := s.readOnly(ctx, from, to, nil, graphColumns)
+	if err != nil {
+		return nil, err
+	}
+	m, err := graph.MatrixFromFrames(data.window, o)
+	if err != nil {
+		return nil, err
+	}
+	m.From, m.To = from, to
+	if format == "csv" {
+		var b bytes.Buffer
+		err := m.WriteCSV(&b)
+		return csvFile(b.Bytes()), err
+	}
+	answer := matrixAnswer{Matrix: m, Completeness: fleet.CompletenessOf(data.window, m.Unplaced)}
+	numbers, err := graph.FindMatrixNumbers(o.Numbers)
+	for _, n := range numbers {
+		described := matrixNumber{number{n.Key, n.Title, n.Unit, n.PromQL}, n.Group, n.Additive}
+		if s.PromQL != PromQLFull {
+			described.Query = ""
+		}
+		answer.Numbers = append(answer.Numbers, described)
+	}
+	return answer, err
+}
+
+// matrixOptions are those that a request asks for.
+func (s *server) matrixOptions(r *http.Request) (o graph.MatrixOptions, err error) {
+	query := r.URL.Query()
+	o.Names = s.Names
+	if o.By, err = graph.ParseGrouping(query.Get("by")); err != nil {
+		return o, badRequest("%w", err)
+	}
+	if o.Side, err = graph.ParseMatrixSide(query.Get("side")); err != nil {
+		return o, badRequest("%w", err)
+	}
+	if text := query.Get("numbers"); text != "" {
+		o.Numbers = strings.Split(text, ",")
+	}
+	if _, err := graph.FindMatrixNumbers(o.Numbers); err != nil {
+		return o, badRequest("%w", err)
+	}
+	top := defaultMatrixTop
+	if text := query.Get("top"); text != "" {
+		if top, err = strconv.Atoi(text); err != nil || top < 1 || top > maxMatrixTop {
+			return o, badRequest("top=%q, want 1 to %d", text, maxMatrixTop)
+		}
+	}
+	o.Rows, o.Columns = top, top
+	return o, nil
+}
+
+func (s *server) writeCSV(w http.ResponseWriter, r *http.Request, file csvFile) {
+	release, err := s.hold(int64(len(file)))
+	if err != nil {
+		writeError(w, http.StatusServiceUnavailable, "%s", err)
+		return
+	}
+	defer release()
+	h := w.Header()
+	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
+	h.Set("Content-Disposition", `attachment; filename="outsight-matrix.csv"`)
+	h.Set("Cache-Control", "no-store")
+	s.pace.write(w, r, file)
+}
