@@ -277,7 +277,7 @@ func TestCypherIsOfTheGraph(t *testing.T) {
 	}
 }
 
-func TestHeatMapIsOfTheGraph(t *testing.T) {
+func TestShareHidesEdges(t *testing.T) {
 	h, _, _ := filled(t, 40, nil)
 	var a graphAnswer
 	get200(t, h, "/api/outsight/graph?from=now-5m&by=host", &a)
@@ -285,21 +285,6 @@ func TestHeatMapIsOfTheGraph(t *testing.T) {
 		if n.Kind != graph.KindHost && n.Kind != graph.KindOutside {
 			t.Errorf("by host: %s %q", n.Kind, n.Name)
 		}
-	}
-	var heat heatAnswer
-	get200(t, h, "/api/outsight/graph?from=now-5m", &a)
-	get200(t, h, "/api/outsight/heatmap?from=now-5m", &heat)
-	edges, cells := 0.0, 0.0
-	for _, e := range a.Edges {
-		edges += e.Best().Of(graph.RequestBytes) + e.Best().Of(graph.ResponseBytes)
-	}
-	for _, row := range heat.Bytes {
-		for _, v := range row {
-			cells += v
-		}
-	}
-	if edges == 0 || math.Abs(cells/edges-1) > 1e-9 {
-		t.Errorf("the cells sum up to %v bytes, the edges to %v", cells, edges)
 	}
 	get200(t, h, "/api/outsight/graph?from=now-5m&share=1", &a)
 	if len(a.Edges) != 0 || a.HiddenEdges == 0 || a.Completeness.State != "complete" {
@@ -646,11 +631,6 @@ func TestEmptyLog(t *testing.T) {
 	if a.Nodes == nil || a.Edges == nil || a.CoveredSeconds != 0 {
 		t.Errorf("%+v", a.Graph)
 	}
-	var heat heatAnswer
-	get200(t, h, "/api/outsight/heatmap?by=process", &heat)
-	if heat.Nodes == nil || heat.Bytes == nil || heat.Max != 0 {
-		t.Errorf("%+v", heat.HeatMap)
-	}
 }
 
 func TestErrors(t *testing.T) {
@@ -672,8 +652,8 @@ func TestErrors(t *testing.T) {
 	f(nil, "/api/outsight/path?percentile=p95", 400, `"p95"`)
 	f(nil, "/api/outsight/changes?ago=1s", 400, "overlap")
 	f(nil, "/api/outsight/changes?ago=x", 400, `ago="x"`)
-	f(nil, "/api/outsight/heatmap?share=2", 400, `share="2"`)
-	f(nil, "/api/outsight/heatmap?share=NaN", 400, "0 to 1")
+	f(nil, "/api/outsight/graph?share=2", 400, `share="2"`)
+	f(nil, "/api/outsight/graph?share=NaN", 400, "0 to 1")
 	f(nil, "/api/outsight/matrix?by=port", 400, `"port"`)
 	f(nil, "/api/outsight/matrix?side=both", 400, `"both"`)
 	f(nil, "/api/outsight/matrix?numbers=bytes,nothing", 400, `"nothing"`)

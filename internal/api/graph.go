@@ -135,26 +135,6 @@ func (s *server) groupedOf(ctx context.Context, r *http.Request, edges int, only
 	return g, data, err
 }
 
-// maxHeatNodes bounds the nodes of a heat map.
-const maxHeatNodes = 200
-
-// heatAnswer is the matrix of bytes between the nodes of a window.
-type heatAnswer struct {
-	From           time.Time `json:"from"`
-	To             time.Time `json:"to"`
-	CoveredSeconds float64   `json:"covered_seconds"`
-	*graph.HeatMap
-	Completeness fleet.Completeness `json:"completeness"`
-}
-
-func (s *server) heatMap(ctx context.Context, r *http.Request) (any, error) {
-	g, data, err := s.grouped(ctx, r, allEdges)
-	if err != nil {
-		return nil, err
-	}
-	return heatAnswer{g.From, g.To, g.CoveredSeconds, g.HeatMap(maxHeatNodes), data.completeness(g)}, nil
-}
-
 // allEdges is for graphs that are no answer themselves, but what one is computed from.
 const allEdges = 0
 

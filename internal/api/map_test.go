@@ -40,7 +40,7 @@ func TestReadsWhatItNeeds(t *testing.T) {
 		return New(Options{Log: log, Now: func() time.Time { return now }})
 	}
 	some, all := handler(k.log), handler(whole{k.log})
-	for _, path := range []string{"graph", "graph?by=process", "picture", "services", "hosts", "heatmap", "matrix", "containers",
+	for _, path := range []string{"graph", "graph?by=process", "picture", "services", "hosts", "matrix", "containers",
 		"status", "path", "path?percentile=p99", "changes?from=now-30s&to=now&ago=60s", "baseline"} {
 		got, want := httptest.NewRecorder(), httptest.NewRecorder()
 		some.ServeHTTP(got, httptest.NewRequest("GET", "/api/outsight/"+path, nil))

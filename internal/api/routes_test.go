@@ -33,7 +33,6 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/hosts":      access.Read,
 	"GET /api/outsight/recordings": access.Record,
 	"GET /api/outsight/changes":    access.Read,
-	"GET /api/outsight/heatmap":    access.Read,
 	"GET /api/outsight/matrix":     access.Read,
 	"GET /api/outsight/containers": access.Read,
 	"GET /api/outsight/chart":      access.Read,

@@ -145,7 +145,6 @@ func (s *server) routes() *access.Mux {
 	mux.HandleFunc(access.Read, "GET /api/outsight/hosts", s.json(s.hostList))
 	mux.HandleFunc(access.Record, "GET /api/outsight/recordings", s.json(s.recordings))
 	mux.HandleFunc(access.Read, "GET /api/outsight/changes", s.json(s.changes))
-	mux.HandleFunc(access.Read, "GET /api/outsight/heatmap", s.json(s.heatMap))
 	mux.HandleFunc(access.Read, "GET /api/outsight/matrix", s.json(s.matrix))
 	mux.HandleFunc(access.Read, "GET /api/outsight/containers", s.json(s.containers))
 	mux.HandleFunc(access.Read, "GET /api/outsight/chart", s.json(s.chart))

@@ -122,7 +122,7 @@ func ways(mine, theirs string, now time.Time) (paths []string) {
 	paths = append(paths, "/api/v1/labels", "/api/v1/label/tenant/values", "/api/v1/label/__name__/values",
 		"/api/v1/label/id/values", "/api/v1/metadata",
 		"/api/v1/query_exemplars?query=only_"+theirs, "/api/v1/rules", "/api/v1/alerts", "/api/v1/status/buildinfo")
-	for _, path := range []string{"graph", "containers", "heatmap", "path", "changes", "graph?by=process",
+	for _, path := range []string{"graph", "containers", "path", "changes", "graph?by=process",
 		"graph?by=host", "status", "matrix", "matrix?by=process&format=csv",
 		"services", "hosts", "contention", "extent", "labelled", "labelled?points=5", "lines?numbers=usage.cpu_cores,host.cpu_cores"} {
 		joint := "?"

@@ -70,7 +70,7 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 		return w.Body.String()
 	}
 	for _, path := range []string{"services?from=now-20s", "path?from=now-20s&percentile=p99", "changes?from=now-20s",
-		"heatmap?from=now-20s", "matrix?from=now-20s"} {
+		"matrix?from=now-20s"} {
 		if few, all := body(1, "/api/outsight/"+path), body(0, "/api/outsight/"+path); few != all {
 			t.Errorf("%s is of the edges that are shown:\n%s\nand of all:\n%s", path, few, all)
 		}

@@ -40,8 +40,6 @@ type table[T any] struct {
 	// columns by the index of their field; nil for series with labels of their own.
 	columns []*model.Column[T]
 	byName  map[string]Field
-	// leasts are the fields of which a group has the least.
-	leasts []Field
 }
 
 var (
@@ -73,9 +71,6 @@ func newTable[T any](rows []model.Row[T], kind Field) *table[T] {
 			c := &r.Columns[j]
 			f := add(c.Name, c)
 			abouts[f] = fieldAbout{level: r.Kind == model.Gauge, least: c.Fold == model.Least}
-			if c.Fold == model.Least {
-				t.leasts = append(t.leasts, f)
-			}
 		}
 		if r.Each != nil {
 			abouts[add(r.Name, nil)] = fieldAbout{level: r.Kind == model.Gauge}
@@ -166,18 +161,4 @@ func (v *values) add(other *values) {
 		v.numbers[i] += n
 	}
 	v.known |= other.known
-}
-
-// fold adds the numbers of another entity of the same kind, and keeps the less of those of which the least counts.
-func (v *values) fold(other *values, leasts []Field) {
-	before := *v
-	v.add(other)
-	for _, f := range leasts {
-		switch {
-		case !other.has(f):
-			v.numbers[f.index()] = before.of(f)
-		case before.has(f):
-			v.numbers[f.index()] = min(before.of(f), other.of(f))
-		}
-	}
 }

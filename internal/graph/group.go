@@ -1,10 +1,8 @@
 package graph
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"outsight/internal/model"
 )
@@ -117,101 +115,4 @@ func (g *Graph) HideBelow(share float64) {
 	g.Limit(kept)
 	g.HiddenEdges += g.OmittedEdges - omitted
 	g.OmittedEdges = omitted
-}
-
-// HeatMap is how many bytes each node sent to each other one in the window, requests and
-// replies alike.
-type HeatMap struct {
-	// Nodes are IDs, Names what to show, in order of the bytes sent and received, most first.
-	Nodes []string `json:"nodes"`
-	Names []string `json:"names"`
-	// Bytes[i][j] went from Nodes[i] to Nodes[j]; Max is the greatest of them.
-	Bytes [][]float64 `json:"bytes"`
-	Max   float64     `json:"max"`
-	// OmittedNodes is how many of the least busy nodes are left out.
-	OmittedNodes int `json:"omitted_nodes"`
-	// Cells are those with traffic, in order of source and destination.
-	Cells []*HeatCell `json:"cells"`
-}
-
-// HeatCell is what one node had to do with another.
-type HeatCell struct {
-	// Source and Destination are indices of nodes.
-	Source      int `json:"source"`
-	Destination int `json:"destination"`
-	// Edge is the ID of the busiest edge that the cell is about: one on which the source asks the
-	// destination, or else one on which it answers.
-	Edge string `json:"edge"`
-	// BytesPerSecond go from the source to the destination, as requests or as replies.
-	BytesPerSecond *float64 `json:"bytes_per_second,omitempty"`
-	// TransactionsPerSecond and P99 are those that the source asks for; nil where it does not.
-	TransactionsPerSecond *float64 `json:"transactions_per_second,omitempty"`
-	P99                   *Seconds `json:"p99,omitempty"`
-
-	asked *Edge // the edge that Edge names, if the source asks on it
-	side  *Side
-}
-
-// HeatMap is the matrix of the bytes between the at most limit busiest nodes of the graph. Nodes
-// without traffic are left out.
-func (g *Graph) HeatMap(limit int) *HeatMap {
-	busy := map[string]float64{}
-	for _, e := range g.Edges {
-		busy[e.Client] += e.bytes()
-		if e.Server != e.Client {
-			busy[e.Server] += e.bytes()
-		}
-	}
-	rows := slices.DeleteFunc(slices.Clone(g.Nodes), func(n *Node) bool { return busy[n.ID] == 0 })
-	slices.SortFunc(rows, func(x, y *Node) int {
-		return cmp.Or(cmp.Compare(busy[y.ID], busy[x.ID]), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
-	})
-	m := &HeatMap{Nodes: []string{}, Names: []string{}, Bytes: [][]float64{}, Cells: []*HeatCell{},
-		OmittedNodes: max(0, len(rows)-limit)}
-	at := map[string]int{}
-	for i, n := range rows[:len(rows)-m.OmittedNodes] {
-		at[n.ID] = i
-		m.Nodes, m.Names = append(m.Nodes, n.ID), append(m.Names, n.Name)
-	}
-	for range m.Nodes {
-		m.Bytes = append(m.Bytes, make([]float64, len(m.Nodes)))
-	}
-	cells := map[[2]int]*HeatCell{}
-	cell := func(source, destination int, e *Edge) *HeatCell {
-		key := [2]int{source, destination}
-		if cells[key] == nil {
-			cells[key] = &HeatCell{Source: source, Destination: destination, Edge: e.ID}
-			m.Cells = append(m.Cells, cells[key])
-		}
-		return cells[key]
-	}
-	for _, e := range g.Edges {
-		client, ok := at[e.Client]
-		server, ok2 := at[e.Server]
-		if !ok || !ok2 {
-			continue
-		}
-		best := e.Best()
-		m.Bytes[client][server] += best.Of(RequestBytes)
-		m.Bytes[server][client] += best.Of(ResponseBytes)
-		m.Max = max(m.Max, m.Bytes[client][server], m.Bytes[server][client])
-		there := cell(client, server, e)
-		there.side = there.side.merge(best)
-		if there.asked == nil || there.asked.bytes() < e.bytes() {
-			there.asked, there.Edge = e, e.ID
-		}
-		if best.Of(ResponseBytes) > 0 {
-			cell(server, client, e)
-		}
-	}
-	for _, c := range m.Cells {
-		c.BytesPerSecond = per(m.Bytes[c.Source][c.Destination], g.CoveredSeconds)
-		if c.side.finish(g.CoveredSeconds) != nil {
-			c.TransactionsPerSecond, c.P99 = c.side.TransactionsPerSecond, c.side.P99
-		}
-	}
-	slices.SortFunc(m.Cells, func(x, y *HeatCell) int {
-		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Destination, y.Destination))
-	})
-	return m
 }

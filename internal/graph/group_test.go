@@ -134,60 +134,6 @@ func TestParseGrouping(t *testing.T) {
 	}
 }
 
-func TestHeatMap(t *testing.T) {
-	before, after := grouped()
-	m := fromFrames(before, after, ByContainer).HeatMap(10)
-	if got, want := fmt.Sprint(m.Names), "[db app host sidecar]"; got != want {
-		t.Errorf("got nodes %s, want %s", got, want)
-	}
-	if got, want := fmt.Sprint(m.Bytes), "[[0 10020 1100 0] [110 0 0 40] [110 0 0 0] [0 30 0 0]]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if m.Max != 10020 || m.OmittedNodes != 0 {
-		t.Errorf("got a maximum of %v and %d nodes left out", m.Max, m.OmittedNodes)
-	}
-	// The whole is the sum of its parts, however it is grouped.
-	total := func(m *HeatMap) (sum float64) {
-		for _, row := range m.Bytes {
-			for _, v := range row {
-				sum += v
-			}
-		}
-		return sum
-	}
-	for _, by := range []Grouping{ByContainer, ByPod, ByProcess, ByHost} {
-		if got := total(fromFrames(before, after, by).HeatMap(100)); got != 11410 {
-			t.Errorf("by %s: %v bytes in all, want 11410", by, got)
-		}
-	}
-	few := fromFrames(before, after, ByContainer).HeatMap(2)
-	if fmt.Sprint(few.Names, few.Bytes, few.OmittedNodes) != "[db app] [[0 10020] [110 0]] 2" {
-		t.Errorf("got %+v", few)
-	}
-	var cells []string
-	whole := fromFrames(before, after, ByContainer)
-	m = whole.HeatMap(10)
-	for _, c := range m.Cells {
-		line := fmt.Sprintf("%s>%s %s %v", m.Names[c.Source], m.Names[c.Destination], c.Edge, *c.BytesPerSecond)
-		if c.TransactionsPerSecond != nil {
-			line += fmt.Sprintf(" %v", *c.TransactionsPerSecond)
-		}
-		if c.P99 != nil {
-			line += fmt.Sprintf(" %.4f", float64(*c.P99))
-		}
-		cells = append(cells, line)
-	}
-	// Replies have no rate and no latency of their own.
-	if got, want := strings.Join(cells, "\n"), strings.Join([]string{
-		"db>app a1>b1 1002", "db>host host/node-1>b1 110", "app>db a1>b1 11 2 0.0010", "app>sidecar a2>a1 4",
-		"host>db host/node-1>b1 11 2 0.0010", "sidecar>app a2>a1 3 1 0.0010"}, "\n"); got != want {
-		t.Errorf("got cells\n%s\nwant\n%s", got, want)
-	}
-	if none := fromFrames(nil, nil, ByContainer).HeatMap(2); none.Nodes == nil || len(none.Bytes) != 0 {
-		t.Errorf("got %+v", none)
-	}
-}
-
 func TestHideBelow(t *testing.T) {
 	before, after := grouped()
 	for share, want := range map[float64]int{0: 5, 0.02: 3, 0.05: 2, 0.5: 1, 1: 0} {

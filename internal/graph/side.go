@@ -48,18 +48,6 @@ func (s *Side) Failures() (n float64) {
 	return n
 }
 
-// merge adds what was counted on another edge, which goes on to be one of its own.
-func (s *Side) merge(o *Side) *Side {
-	if s == nil {
-		s = &Side{}
-	}
-	s.fold(&o.values, edgeTable.leasts)
-	s.Open += o.Open
-	s.received += o.received
-	s.latency.Merge(&o.latency)
-	return s
-}
-
 // finish computes the rates and quantiles from the counts.
 func (s *Side) finish(seconds float64) *Side {
 	if s == nil {
