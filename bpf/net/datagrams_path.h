@@ -156,8 +156,10 @@ static __always_inline void sweep_table_flow(struct datagram_flow *f)
 SEC("iter/bpf_map_elem")
 int sweep_datagram_flows(struct bpf_iter__bpf_map_elem *ctx)
 {
-	if (ctx->value)
-		sweep_table_flow(ctx->value);
+	void *value = ctx->value; /* read once: a second reading may be NULL to the verifier */
+
+	if (value)
+		sweep_table_flow(value);
 	return 0;
 }
 

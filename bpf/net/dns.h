@@ -185,8 +185,11 @@ static __always_inline void sweep_query(const struct flow_key *found, const stru
 SEC("iter/bpf_map_elem")
 int sweep_dns_queries(struct bpf_iter__bpf_map_elem *ctx)
 {
-	if (ctx->key && ctx->value)
-		sweep_query(ctx->key, ctx->value);
+	/* Read once: a second reading is another pointer to the verifier, which may be NULL. */
+	void *key = ctx->key, *value = ctx->value;
+
+	if (key && value)
+		sweep_query(key, value);
 	return 0;
 }
 

@@ -359,8 +359,12 @@ static __always_inline void sweep_connection(struct sock *sk, struct connection 
 SEC("iter/bpf_sk_storage_map")
 int sweep_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	if (ctx->value && ctx->sk)
-		sweep_connection(ctx->sk, ctx->value);
+	/* Read once: a second reading is another pointer to the verifier, which may be NULL. */
+	struct sock *sk = ctx->sk;
+	void *value = ctx->value;
+
+	if (sk && value)
+		sweep_connection(sk, value);
 	return 0;
 }
 

@@ -345,8 +345,11 @@ static __always_inline void sweep_stream(const struct http2_stream_key *found,
 SEC("iter/bpf_map_elem")
 int sweep_http2_streams(struct bpf_iter__bpf_map_elem *ctx)
 {
-	if (ctx->key && ctx->value)
-		sweep_stream(ctx->key, ctx->value);
+	/* Read once: a second reading is another pointer to the verifier, which may be NULL. */
+	void *key = ctx->key, *value = ctx->value;
+
+	if (key && value)
+		sweep_stream(key, value);
 	return 0;
 }
 

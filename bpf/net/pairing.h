@@ -306,8 +306,11 @@ static __always_inline void sweep_pair(const struct pair_key *found, const struc
 SEC("iter/bpf_map_elem")
 int sweep_pairs(struct bpf_iter__bpf_map_elem *ctx)
 {
-	if (ctx->key && ctx->value)
-		sweep_pair(ctx->key, ctx->value);
+	/* Read once: a second reading is another pointer to the verifier, which may be NULL. */
+	void *key = ctx->key, *value = ctx->value;
+
+	if (key && value)
+		sweep_pair(key, value);
 	return 0;
 }
 
