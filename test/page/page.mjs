@@ -488,13 +488,14 @@ const steps = {
     const page = await open({ viewport: { width: 1400, height: 900 } }, '', 'tbody tr')
     const { from, to } = await hold(page)
     const asked = []
-    page.on('request', (r) => r.url().includes('/lines') && asked.push(new URL(r.url()).searchParams.get('numbers')))
+    page.on('request', (r) => r.url().includes('/lines') && asked.push(new URL(r.url()).searchParams))
     await page.click('[data-view=containers]')
     await page.waitForFunction(() => document.querySelectorAll('[data-spark]').length > 20)
     const graph = await graphOf(`from=${from}&to=${to}`)
     const columns = await page.locator('thead th').count() - 1
-    assert.equal(asked.length, 1, asked.join('\n'))
-    assert.equal(new Set(asked[0].split(',')).size, columns)
+    // The view may open with the live window and go on with the one that is held: each is asked for once.
+    assert.equal(new Set(asked.map((p) => p.get('to'))).size, asked.length, asked.join('\n'))
+    assert.equal(new Set(asked.at(-1).get('numbers').split(',')).size, columns)
     const row = graph.nodes.find((n) => n.kind === 'container' && n.usage?.cpu_cores > 0.01)
     assert.equal(await page.locator(`tr[data-of=${JSON.stringify(row.id)}] td:nth-of-type(1) [data-spark]`).count(), 1)
     const tip = await tipOf(page, page.locator(`tr[data-of=${JSON.stringify(row.id)}] [data-number="usage.cpu_cores"]`))
