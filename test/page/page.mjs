@@ -1009,7 +1009,8 @@ const steps = {
 
   async 'draws UDP dashed, and counts its packets or queries'() {
     const page = await open()
-    const udp = (await graphOf('from=now-5m')).edges.filter((e) => e.transport === 'udp' && e.client !== e.server)
+    const { from, to } = await hold(page)
+    const udp = (await graphOf(`from=${from}&to=${to}`)).edges.filter((e) => e.transport === 'udp' && e.client !== e.server)
     assert.ok(udp.length > 0 || !demo, 'the demo asks no name server')
     for (const { id } of udp) {
       assert.notEqual(await page.locator(`[data-line=${JSON.stringify(id)}]`).evaluate((e) => getComputedStyle(e).strokeDasharray), 'none')
