@@ -22,7 +22,24 @@ type ReflectorOptions struct {
 	Sessions     int
 	// Clock is the error estimate of this host's clock; nil for one that is not synchronized, and a second off.
 	Clock func() ErrorEstimate
+	// Answered is told of each request that was answered, once the kernel has said when the reply left, by the goroutine of
+	// Run. It is for who runs both ends; nil for nobody.
+	Answered func(Answer)
 }
+
+// Answer is a request that a Reflector answered.
+type Answer struct {
+	From    netip.AddrPort
+	Session uint16
+	// Number is the sender's.
+	Number         uint32
+	Received, Sent time.Time
+	// KernelReceived and KernelSent are whether the times are the kernel's.
+	KernelReceived, KernelSent bool
+}
+
+// maxLeaving bounds the replies of which the kernel has not said yet when they left.
+const maxLeaving = 1024
 
 // ReflectorStats count what a Reflector received.
 type ReflectorStats struct {
@@ -47,6 +64,8 @@ type Reflector struct {
 	// mu guards sessions and order, which has them from the longest unused on.
 	mu       sync.Mutex
 	sessions map[sessionKey]*session
+	// leaving has the answers of which the kernel has not said yet when they left, by its identification. It is Run's.
+	leaving map[uint32]Answer
 }
 
 type sessionKey struct {
@@ -81,7 +100,7 @@ func NewReflector(conn *net.UDPConn, o ReflectorOptions) (*Reflector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reflector{options: o, socket: s, sessions: map[sessionKey]*session{}}, nil
+	return &Reflector{options: o, socket: s, sessions: map[sessionKey]*session{}, leaving: map[uint32]Answer{}}, nil
 }
 
 // Stats count what was received so far.
@@ -96,6 +115,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { r.socket.conn.Close() })
 	defer stop()
 	defer r.socket.conn.Close()
+	defer r.leave()
 	buffer := make([]byte, MaxLength)
 	for {
 		n, a, err := r.socket.receive(buffer)
@@ -109,17 +129,41 @@ func (r *Reflector) Run(ctx context.Context) error {
 		}
 		if reply := r.answer(buffer[:n], a); reply != nil {
 			// A reply that cannot be sent is one that was lost.
-			if _, err := r.socket.send(reply.bytes, a.from, reply.tos); err == nil {
+			if id, err := r.socket.send(reply.bytes, a, reply.tos); err == nil {
 				r.counts.answered.Add(1)
+				r.leaving[id] = reply.answer
 			}
 		}
-		r.socket.departures(func(uint32, time.Time) {}) // a reply cannot hold its own
+		r.socket.departures(r.departed) // a reply cannot hold its own
+		if !r.socket.stamped || len(r.leaving) > maxLeaving {
+			r.leave()
+		}
 	}
 }
 
+// departed tells of a reply when the kernel sent it.
+func (r *Reflector) departed(id uint32, at time.Time) {
+	if answer, ok := r.leaving[id]; ok && r.options.Answered != nil {
+		answer.Sent, answer.KernelSent = at, true
+		r.options.Answered(answer)
+	}
+	delete(r.leaving, id)
+}
+
+// leave tells of the replies of which the kernel does not say when they left.
+func (r *Reflector) leave() {
+	if r.options.Answered != nil {
+		for _, answer := range r.leaving {
+			r.options.Answered(answer)
+		}
+	}
+	clear(r.leaving)
+}
+
 type outgoing struct {
-	bytes []byte
-	tos   uint8
+	bytes  []byte
+	tos    uint8
+	answer Answer
 }
 
 // answer is the reply to a packet; nil where there is none.
@@ -166,7 +210,8 @@ func (r *Reflector) answer(b []byte, a arrival) *outgoing {
 	reply.Extensions, tos = s.extensions(request.Extensions, a, reply.Error.Synchronized)
 	s.answered++
 	reply.Sent = time.Now()
-	out := &outgoing{reply.Append(make([]byte, 0, len(b)), key), tos}
+	out := &outgoing{reply.Append(make([]byte, 0, len(b)), key), tos, Answer{From: a.from, Session: request.Session,
+		Number: request.Sequence, Received: a.at, Sent: reply.Sent, KernelReceived: a.stamped}}
 	for len(out.bytes) < len(b) { // padding of a sender that wants packets of one length
 		out.bytes = append(out.bytes, 0)
 	}
