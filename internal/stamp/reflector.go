@@ -80,10 +80,13 @@ type session struct {
 	// next is the number of the next reply: the reflector counts for itself, so that loss is told apart by direction.
 	next               uint32
 	received, answered uint32
-	// newest number that was received, and a bit for each of the 64 before it that was.
+	// newest number that was received, and a bit for each of the replayWindow up to it that was.
 	newest uint32
-	seen   uint64
+	seen   [replayWindow / 64]uint64
 }
+
+// replayWindow is how far a packet may be behind the newest: what comes at a packet each millisecond and a second late.
+const replayWindow = 1024
 
 // NewReflector makes a reflector on a socket. Nothing is answered before Run.
 func NewReflector(conn *net.UDPConn, o ReflectorOptions) (*Reflector, error) {
@@ -286,22 +289,24 @@ func (r *Reflector) evict() {
 
 // first reports whether a number was not received before. Numbers that are too old to tell were.
 func (s *session) first(number uint32) bool {
+	if s.received == 0 {
+		s.newest = number
+	}
 	ahead := int32(number - s.newest)
-	switch {
-	case s.received == 0:
-		s.newest, s.seen = number, 1
-		return true
-	case ahead > 0:
-		if ahead >= 64 {
-			s.seen = 0
-		} else {
-			s.seen <<= ahead
-		}
-		s.newest, s.seen = number, s.seen|1
-		return true
-	case ahead <= -64 || s.seen>>-ahead&1 != 0:
+	if ahead <= -replayWindow {
 		return false
 	}
-	s.seen |= 1 << -ahead
+	for range min(ahead, replayWindow) { // those between are not seen yet
+		s.newest++
+		s.seen[s.newest/64%(replayWindow/64)] &^= 1 << (s.newest % 64)
+	}
+	if ahead > 0 {
+		s.newest = number
+	}
+	word, bit := &s.seen[number/64%(replayWindow/64)], uint64(1)<<(number%64)
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
 	return true
 }

@@ -191,8 +191,14 @@ func (s *socket) departures(f func(id uint32, at time.Time)) {
 	})
 }
 
-// transient reports whether reading may go on after an error: the other end's port was closed, or a deadline passed.
+// transient reports whether sending or reading may go on after an error: the other end's port was closed, a deadline
+// passed, or a packet was dropped on this host, by a rule (EPERM) or a full queue (ENOBUFS).
 func transient(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) ||
-		errors.Is(err, unix.ENETUNREACH)
+	for _, one := range []error{os.ErrDeadlineExceeded, unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EPERM,
+		unix.ENOBUFS} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
 }
