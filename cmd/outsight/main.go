@@ -99,7 +99,7 @@ what each costs, who talks to whom, how much and how slowly.`,
 	root.PersistentFlags().String("log", "info", "what to log: debug, info, warn or error")
 	commands := []*cobra.Command{
 		newUp(), newTop(), newMap(), newPath(), newRecord(), newReport(), newExport(), newDoctor(), newDemo(), newAgent(),
-		newServer(), newVersion(), newDemoService(),
+		newServer(), newProbe(), newReflector(), newVersion(), newDemoService(),
 	}
 	for _, c := range commands {
 		if c.Args == nil {

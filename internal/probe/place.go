@@ -161,10 +161,14 @@ func (p *Place) inside(f func() error) error {
 	return <-result
 }
 
-// listenUDP makes a UDP socket at the place.
+// listenUDP makes a UDP socket at the place, of the address's family.
 func (p *Place) listenUDP(at netip.AddrPort) (c *net.UDPConn, err error) {
+	network := "udp4"
+	if at.Addr().Is6() {
+		network = "udp6"
+	}
 	err = p.inside(func() (err error) {
-		c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+		c, err = net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
 		return err
 	})
 	return c, err
