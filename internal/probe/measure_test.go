@@ -46,7 +46,7 @@ func TestBetweenPlaces(t *testing.T) {
 	a, _, b := routed(t)
 	for i, wanted := range b.Addresses {
 		r, err := Measure(context.Background(), a.Place, At("b", dup(t, b.Place), wanted), Options{
-			Duration: time.Second, Interval: 5 * time.Millisecond, Capacity: 500_000})
+			Duration: time.Second, Interval: 5 * time.Millisecond, Capacity: DefaultCapacity})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestBetweenPlaces(t *testing.T) {
 			t.Errorf("from %v to %v, want %v and %v", r.From.Address, r.To.Address, a.Addresses[i], wanted)
 		}
 		for _, c := range []*Capacity{r.There, r.Back} {
-			if c == nil || c.Bytes != 500_000 || c.Wanted != 500_000 || c.BitsPerSecond <= 0 {
+			if c == nil || c.Bytes != DefaultCapacity || c.Wanted != DefaultCapacity || c.BitsPerSecond <= 0 {
 				t.Errorf("capacity %+v, not measured %v", c, r.Missing)
 			}
 		}

@@ -138,7 +138,6 @@ func (p *Place) inside(f func() error) error {
 			result <- fmt.Errorf("opening the own network namespace: %w", err)
 			return
 		}
-		defer unix.Close(own)
 		var entering error
 		if err := raw.Control(func(fd uintptr) { entering = unix.Setns(int(fd), unix.CLONE_NEWNET) }); err != nil {
 			entering = err
@@ -151,11 +150,11 @@ func (p *Place) inside(f func() error) error {
 		default:
 			err = fmt.Errorf("entering the network namespace of %s: %w", p.Name, entering)
 		}
-		if entering == nil && unix.Setns(own, unix.CLONE_NEWNET) != nil {
-			result <- err
-			return // still locked: the thread ends with the goroutine
-		}
-		runtime.UnlockOSThread()
+		back := entering != nil || unix.Setns(own, unix.CLONE_NEWNET) == nil
+		unix.Close(own)
+		if back {
+			runtime.UnlockOSThread()
+		} // else it is still locked: the thread ends with the goroutine
 		result <- err
 	}()
 	return <-result
