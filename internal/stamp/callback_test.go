@@ -103,3 +103,30 @@ func TestDoubledOnTheWay(t *testing.T) {
 		t.Errorf("%+v, want %+v", stats, want)
 	}
 }
+
+// TestReplayWindow: each number is taken once, also when it comes late, and none that is too old to tell.
+func TestReplayWindow(t *testing.T) {
+	s := &session{}
+	take := func(number uint32, want bool) {
+		t.Helper()
+		if got := s.first(number); got != want {
+			t.Errorf("number %d is the first: %v, want %v", number, got, want)
+		}
+		s.received++
+	}
+	begin := ^uint32(499) // numbers wrap
+	for i := range uint32(5000) {
+		if i%7 != 3 {
+			take(begin+i, true)
+			take(begin+i, false)
+		}
+		if i > 900 && (i-900)%7 == 3 {
+			take(begin+i-900, true) // late
+			take(begin+i-900, false)
+		}
+	}
+	take(begin+4999-replayWindow, false)
+	take(begin+4999+10*replayWindow, true)
+	take(begin+4999+9*replayWindow, false)
+	take(begin+4999+10*replayWindow-1, true)
+}
