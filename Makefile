@@ -140,6 +140,13 @@ test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a s
 	@cd test/grafana/datasource && go vet ./...
 	@go test -count=1 -v -timeout 10m ./test/grafana
 
+# Another implementation, in Rust: open and with HMAC, as sender and as reflector.
+.PHONY: test-stamp
+test-stamp: ## STAMP against the crate stamp-suite (Rust's cargo; three minutes of building the first time; not part of test)
+	@scripts/install stamp
+	@STAMP_SUITE=$(CURDIR)/bin/stamp-suite/bin/stamp-suite go test -count=1 -v -timeout 10m -tags interop -run StampSuite \
+	  ./internal/stamp
+
 .PHONY: test-s3
 test-s3: ## keep frames in a bucket of an S3 server built from source (two minutes of building the first time; not part of test)
 	@go test -count=1 -v -timeout 20m -tags s3 -run S3 ./internal/framelog

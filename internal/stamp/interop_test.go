@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// stampSuite is another implementation, in Rust: "cargo install stamp-suite" (make test-interop does).
+// stampSuite is another implementation, in Rust, that scripts/install stamp builds.
 func stampSuite(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("STAMP_SUITE")
 	if path == "" {
 		var err error
 		if path, err = exec.LookPath("stamp-suite"); err != nil {
-			t.Fatal("stamp-suite is not installed; make test-interop installs it")
+			t.Fatal("stamp-suite is not installed; make test-stamp installs it")
 		}
 	}
 	return path

@@ -22,7 +22,24 @@ type ReflectorOptions struct {
 	Sessions     int
 	// Clock is the error estimate of this host's clock; nil for one that is not synchronized, and a second off.
 	Clock func() ErrorEstimate
+	// Answered is told of each request that was answered, once the kernel has said when the reply left, by the goroutine of
+	// Run. It is for who runs both ends; nil for nobody.
+	Answered func(Answer)
 }
+
+// Answer is a request that a Reflector answered.
+type Answer struct {
+	From    netip.AddrPort
+	Session uint16
+	// Number is the sender's.
+	Number         uint32
+	Received, Sent time.Time
+	// KernelReceived and KernelSent are whether the times are the kernel's.
+	KernelReceived, KernelSent bool
+}
+
+// maxLeaving bounds the replies of which the kernel has not said yet when they left.
+const maxLeaving = 1024
 
 // ReflectorStats count what a Reflector received.
 type ReflectorStats struct {
@@ -47,6 +64,8 @@ type Reflector struct {
 	// mu guards sessions and order, which has them from the longest unused on.
 	mu       sync.Mutex
 	sessions map[sessionKey]*session
+	// leaving has the answers of which the kernel has not said yet when they left, by its identification. It is Run's.
+	leaving map[uint32]Answer
 }
 
 type sessionKey struct {
@@ -61,10 +80,13 @@ type session struct {
 	// next is the number of the next reply: the reflector counts for itself, so that loss is told apart by direction.
 	next               uint32
 	received, answered uint32
-	// newest number that was received, and a bit for each of the 64 before it that was.
+	// newest number that was received, and a bit for each of the replayWindow up to it that was.
 	newest uint32
-	seen   uint64
+	seen   [replayWindow / 64]uint64
 }
+
+// replayWindow is how far a packet may be behind the newest: what comes at a packet each millisecond and a second late.
+const replayWindow = 1024
 
 // NewReflector makes a reflector on a socket. Nothing is answered before Run.
 func NewReflector(conn *net.UDPConn, o ReflectorOptions) (*Reflector, error) {
@@ -81,7 +103,7 @@ func NewReflector(conn *net.UDPConn, o ReflectorOptions) (*Reflector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reflector{options: o, socket: s, sessions: map[sessionKey]*session{}}, nil
+	return &Reflector{options: o, socket: s, sessions: map[sessionKey]*session{}, leaving: map[uint32]Answer{}}, nil
 }
 
 // Stats count what was received so far.
@@ -96,6 +118,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { r.socket.conn.Close() })
 	defer stop()
 	defer r.socket.conn.Close()
+	defer r.leave()
 	buffer := make([]byte, MaxLength)
 	for {
 		n, a, err := r.socket.receive(buffer)
@@ -109,17 +132,41 @@ func (r *Reflector) Run(ctx context.Context) error {
 		}
 		if reply := r.answer(buffer[:n], a); reply != nil {
 			// A reply that cannot be sent is one that was lost.
-			if _, err := r.socket.send(reply.bytes, a.from, reply.tos); err == nil {
+			if id, err := r.socket.send(reply.bytes, a, reply.tos); err == nil {
 				r.counts.answered.Add(1)
+				r.leaving[id] = reply.answer
 			}
 		}
-		r.socket.departures(func(uint32, time.Time) {}) // a reply cannot hold its own
+		r.socket.departures(r.departed) // a reply cannot hold its own
+		if !r.socket.stamped || len(r.leaving) > maxLeaving {
+			r.leave()
+		}
 	}
 }
 
+// departed tells of a reply when the kernel sent it.
+func (r *Reflector) departed(id uint32, at time.Time) {
+	if answer, ok := r.leaving[id]; ok && r.options.Answered != nil {
+		answer.Sent, answer.KernelSent = at, true
+		r.options.Answered(answer)
+	}
+	delete(r.leaving, id)
+}
+
+// leave tells of the replies of which the kernel does not say when they left.
+func (r *Reflector) leave() {
+	if r.options.Answered != nil {
+		for _, answer := range r.leaving {
+			r.options.Answered(answer)
+		}
+	}
+	clear(r.leaving)
+}
+
 type outgoing struct {
-	bytes []byte
-	tos   uint8
+	bytes  []byte
+	tos    uint8
+	answer Answer
 }
 
 // answer is the reply to a packet; nil where there is none.
@@ -166,7 +213,8 @@ func (r *Reflector) answer(b []byte, a arrival) *outgoing {
 	reply.Extensions, tos = s.extensions(request.Extensions, a, reply.Error.Synchronized)
 	s.answered++
 	reply.Sent = time.Now()
-	out := &outgoing{reply.Append(make([]byte, 0, len(b)), key), tos}
+	out := &outgoing{reply.Append(make([]byte, 0, len(b)), key), tos, Answer{From: a.from, Session: request.Session,
+		Number: request.Sequence, Received: a.at, Sent: reply.Sent, KernelReceived: a.stamped}}
 	for len(out.bytes) < len(b) { // padding of a sender that wants packets of one length
 		out.bytes = append(out.bytes, 0)
 	}
@@ -241,22 +289,24 @@ func (r *Reflector) evict() {
 
 // first reports whether a number was not received before. Numbers that are too old to tell were.
 func (s *session) first(number uint32) bool {
+	if s.received == 0 {
+		s.newest = number
+	}
 	ahead := int32(number - s.newest)
-	switch {
-	case s.received == 0:
-		s.newest, s.seen = number, 1
-		return true
-	case ahead > 0:
-		if ahead >= 64 {
-			s.seen = 0
-		} else {
-			s.seen <<= ahead
-		}
-		s.newest, s.seen = number, s.seen|1
-		return true
-	case ahead <= -64 || s.seen>>-ahead&1 != 0:
+	if ahead <= -replayWindow {
 		return false
 	}
-	s.seen |= 1 << -ahead
+	for range min(ahead, replayWindow) { // those between are not seen yet
+		s.newest++
+		s.seen[s.newest/64%(replayWindow/64)] &^= 1 << (s.newest % 64)
+	}
+	if ahead > 0 {
+		s.newest = number
+	}
+	word, bit := &s.seen[number/64%(replayWindow/64)], uint64(1)<<(number%64)
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
 	return true
 }

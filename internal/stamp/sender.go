@@ -67,6 +67,8 @@ type SenderStats struct {
 	// Malformed and Forged packets, those that were answered twice, and answers that came after the timeout or to no
 	// request of this sender.
 	Malformed, Forged, Duplicate, Unexpected uint64
+	// DuplicateThere are those of Duplicate that the reflector itself answered twice: the request was doubled on the way.
+	DuplicateThere uint64
 }
 
 // Sender measures the way to one reflector.
@@ -74,12 +76,13 @@ type Sender struct {
 	options SenderOptions
 	to      netip.AddrPort
 	socket  *socket
-	counts  struct{ malformed, forged, duplicate, unexpected atomic.Uint64 }
+	counts  struct{ malformed, forged, duplicate, unexpected, duplicateThere atomic.Uint64 }
 	sent    uint32
 	// waiting has the packets that are not answered, by their numbers; ids their numbers by the kernel's identification.
 	waiting map[uint32]*Sample
 	ids     map[uint32]uint32
-	answers map[uint32]bool
+	// answers has the reflector's numbers of the last answers, by the sender's.
+	answers map[uint32]uint32
 }
 
 // NewSender makes a sender to a reflector. Nothing is sent before Run.
@@ -98,13 +101,14 @@ func NewSender(conn *net.UDPConn, to netip.AddrPort, o SenderOptions) (*Sender, 
 		return nil, err
 	}
 	return &Sender{options: o, to: to, socket: s, waiting: map[uint32]*Sample{}, ids: map[uint32]uint32{},
-		answers: map[uint32]bool{}}, nil
+		answers: map[uint32]uint32{}}, nil
 }
 
 // Stats count what was received so far and was no answer.
 func (s *Sender) Stats() SenderStats {
 	c := &s.counts
-	return SenderStats{c.malformed.Load(), c.forged.Load(), c.duplicate.Load(), c.unexpected.Load()}
+	return SenderStats{c.malformed.Load(), c.forged.Load(), c.duplicate.Load(), c.unexpected.Load(),
+		c.duplicateThere.Load()}
 }
 
 // Run sends until ctx ends or all are sent and answered or lost, and closes the socket. Each packet becomes one sample,
@@ -167,7 +171,7 @@ func (s *Sender) sendOne() error {
 		r.Extensions = s.extensions()
 	}
 	r.Sent = time.Now()
-	id, err := s.socket.send(r.Append(nil, s.options.Key), s.to, s.options.DSCP<<2)
+	id, err := s.socket.send(r.Append(nil, s.options.Key), arrival{from: s.to}, s.options.DSCP<<2)
 	number := s.sent
 	s.sent++
 	if err != nil && transient(err) {
@@ -214,15 +218,18 @@ func (s *Sender) received(b []byte, a arrival, f func(Sample)) {
 	number := reply.Request.Sequence
 	sample := s.waiting[number]
 	if sample == nil {
-		if s.answers[number] {
-			s.counts.duplicate.Add(1)
-		} else {
+		if answer, ok := s.answers[number]; !ok {
 			s.counts.unexpected.Add(1)
+		} else {
+			s.counts.duplicate.Add(1)
+			if answer != reply.Sequence {
+				s.counts.duplicateThere.Add(1)
+			}
 		}
 		return
 	}
 	delete(s.waiting, number)
-	s.remember(number)
+	s.remember(number, reply.Sequence)
 	sample.ReflectorReceived, sample.ReflectorSent = reply.Received, reply.Sent
 	sample.ReflectorNumber, sample.Error, sample.TTL = reply.Sequence, reply.Error, reply.TTL
 	sample.Received, sample.KernelReceived = a.at, a.stamped
@@ -241,8 +248,8 @@ func (s *Sender) received(b []byte, a arrival, f func(Sample)) {
 // remembered bounds the numbers that are known to be answered, so that a second answer is told from a late one.
 const remembered = 4096
 
-func (s *Sender) remember(number uint32) {
-	s.answers[number] = true
+func (s *Sender) remember(number, answer uint32) {
+	s.answers[number] = answer
 	delete(s.answers, number-remembered)
 }
 

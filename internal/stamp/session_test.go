@@ -23,6 +23,12 @@ func runReflector(t *testing.T, o ReflectorOptions) (*Reflector, netip.AddrPort)
 	t.Helper()
 	conn := listen(t)
 	at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	return runOn(t, conn, o), at
+}
+
+// runOn runs a reflector on a socket for the test.
+func runOn(t *testing.T, conn *net.UDPConn, o ReflectorOptions) *Reflector {
+	t.Helper()
 	r, err := NewReflector(conn, o)
 	if err != nil {
 		t.Fatal(err)
@@ -35,12 +41,17 @@ func runReflector(t *testing.T, o ReflectorOptions) (*Reflector, netip.AddrPort)
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return r, at
+	return r
 }
 
 func send(t *testing.T, to netip.AddrPort, o SenderOptions) (all []Sample, stats SenderStats) {
 	t.Helper()
-	s, err := NewSender(listen(t), to, o)
+	return sendFrom(t, listen(t), to, o)
+}
+
+func sendFrom(t *testing.T, conn *net.UDPConn, to netip.AddrPort, o SenderOptions) (all []Sample, stats SenderStats) {
+	t.Helper()
+	s, err := NewSender(conn, to, o)
 	if err != nil {
 		t.Fatal(err)
 	}

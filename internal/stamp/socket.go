@@ -35,7 +35,8 @@ func newSocket(conn *net.UDPConn) (*socket, error) {
 	err = raw.Control(func(fd uintptr) {
 		s.stamped = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stampFlags) == nil
 		for _, option := range [][2]int{{unix.IPPROTO_IP, unix.IP_RECVTTL}, {unix.IPPROTO_IP, unix.IP_RECVTOS},
-			{unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT}, {unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS}} {
+			{unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT}, {unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS},
+			{unix.IPPROTO_IP, unix.IP_PKTINFO}, {unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO}} {
 			_ = unix.SetsockoptInt(int(fd), option[0], option[1], 1) // the other family's fail
 		}
 	})
@@ -50,6 +51,9 @@ type arrival struct {
 	stamped bool
 	// ttl and tos are those of the packet; 255 and 0 where they are not known.
 	ttl, tos uint8
+	// info4 or info6 says to which of this host's addresses it came, so that the answer leaves from there.
+	info4 *unix.Inet4Pktinfo
+	info6 *unix.Inet6Pktinfo
 }
 
 func (s *socket) receive(b []byte) (n int, a arrival, err error) {
@@ -77,7 +81,19 @@ func (s *socket) receive(b []byte) (n int, a arrival, err error) {
 			a.tos = m.Data[0]
 		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_TCLASS && len(m.Data) >= 4:
 			a.tos = uint8(binary.NativeEndian.Uint32(m.Data))
+		case m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_PKTINFO && len(m.Data) >= unix.SizeofInet4Pktinfo:
+			// The interface is left to the routes.
+			a.info4 = &unix.Inet4Pktinfo{Spec_dst: [4]byte(m.Data[4:8])}
+		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_PKTINFO && len(m.Data) >= unix.SizeofInet6Pktinfo:
+			a.info6 = &unix.Inet6Pktinfo{Addr: [16]byte(m.Data[:16])}
+			if netip.AddrFrom16(a.info6.Addr).IsLinkLocalUnicast() {
+				a.info6.Ifindex = binary.NativeEndian.Uint32(m.Data[16:])
+			}
 		}
+	}
+	// A socket of IPv6 takes the second also for packets of IPv4, and has both of these.
+	if a.info6 != nil {
+		a.info4 = nil
 	}
 	return n, a, nil
 }
@@ -97,16 +113,23 @@ func kernelTime(b []byte) (t time.Time, ok bool) {
 	return t, false
 }
 
-// send sends a packet with this type of service. It answers the packet's identification for departures.
-func (s *socket) send(b []byte, to netip.AddrPort, tos uint8) (id uint32, err error) {
+// send sends a packet with this type of service to where one came from, and from the address to which that came. It
+// answers the packet's identification for departures.
+func (s *socket) send(b []byte, to arrival, tos uint8) (id uint32, err error) {
 	var oob []byte
 	if tos != 0 {
-		oob = serviceMessage(to.Addr(), tos)
+		oob = serviceMessage(to.from.Addr(), tos)
+	}
+	if to.info4 != nil {
+		oob = append(oob, unix.PktInfo4(to.info4)...)
+	}
+	if to.info6 != nil {
+		oob = append(oob, unix.PktInfo6(to.info6)...)
 	}
 	if s.conn.RemoteAddr() != nil {
 		_, _, err = s.conn.WriteMsgUDPAddrPort(b, oob, netip.AddrPort{})
 	} else {
-		_, _, err = s.conn.WriteMsgUDPAddrPort(b, oob, to)
+		_, _, err = s.conn.WriteMsgUDPAddrPort(b, oob, to.from)
 	}
 	if err == nil {
 		id = s.sent
@@ -168,8 +191,14 @@ func (s *socket) departures(f func(id uint32, at time.Time)) {
 	})
 }
 
-// transient reports whether reading may go on after an error: the other end's port was closed, or a deadline passed.
+// transient reports whether sending or reading may go on after an error: the other end's port was closed, a deadline
+// passed, or a packet was dropped on this host, by a rule (EPERM) or a full queue (ENOBUFS).
 func transient(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) ||
-		errors.Is(err, unix.ENETUNREACH)
+	for _, one := range []error{os.ErrDeadlineExceeded, unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EPERM,
+		unix.ENOBUFS} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ClockFormat is how a time is written (bit Z of the error estimate, RFC 8762 section 4.2.1).
@@ -52,6 +54,17 @@ type ErrorEstimate struct {
 	Format       ClockFormat
 	// Error is an upper bound; it is written rounded up, in steps of less than 1 %.
 	Error time.Duration
+}
+
+// KernelClock is how far this host's clock may be off by the kernel's own estimate, which a time daemon keeps; a second
+// where none does.
+func KernelClock() ErrorEstimate {
+	var t unix.Timex
+	state, err := unix.Adjtimex(&t)
+	if err != nil || state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0 {
+		return ErrorEstimate{Error: time.Second}
+	}
+	return ErrorEstimate{Synchronized: true, Error: time.Duration(t.Maxerror) * time.Microsecond}
 }
 
 // put writes the estimate in 2 bytes: S, Z, six bits of scale, eight of multiplier; the error is multiplier * 2^(scale-32)

@@ -95,6 +95,11 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/queue": {},
 	"internal/stamp": {},
+	"internal/probe": {
+		"internal/stamp":     "sessions are of STAMP",
+		"internal/container": "places are containers",
+		"internal/model":     "which are values of the model",
+	},
 	"internal/export": {
 		"internal/model":   "snapshots in",
 		"internal/frame":   "frames out",
@@ -160,7 +165,7 @@ var allowed = map[string]map[string]string{
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
 		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "", "internal/access": "",
-		"internal/quota": "",
+		"internal/quota": "", "internal/probe": "", "internal/stamp": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/frame": "",
