@@ -62,7 +62,7 @@ func TestReadmeCommands(t *testing.T) {
 		!strings.Contains(text, strings.TrimPrefix(page, "localhost")) {
 		t.Errorf("the README's address %s is not the default of up:\n%s", page, text)
 	}
-	shown, recordings, edge := map[string]int{}, t.TempDir(), ""
+	shown, recordings, files, edge := map[string]int{}, t.TempDir(), t.TempDir(), ""
 	for _, command := range readmeCommands(t) {
 		words := strings.Fields(command)
 		name := words[min(1, len(words)-1)]
@@ -102,10 +102,12 @@ func TestReadmeCommands(t *testing.T) {
 			want = `"times":[`
 		case strings.Contains(command, "outsight/lines"):
 			want = c.id
+		case strings.Contains(command, "outsight/matrix"):
+			want = map[bool]string{true: "", false: "bytes"}[strings.Contains(command, ">")] // one goes to a file
 		}
 		run := exec.Command("sh", "-ec", strings.Replace(command, "bin/outsight", outsightBinary, 1))
 		var text lockedBuffer
-		run.Stdout, run.Stderr = &text, &text
+		run.Stdout, run.Stderr, run.Dir = &text, &text, files
 		err := run.Start()
 		if err == nil && (name == "up" || name == "server") {
 			untilSaid(t, run, &text, want)
