@@ -215,7 +215,7 @@ func (d *parser) strings(r *reader) {
 	sum := 0
 	for range n {
 		sum += r.count(MaxBlock)
-		if sum > r.left() {
+		if r.failed || sum > r.left() {
 			d.fail("its texts are longer than it")
 			return
 		}

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -205,6 +206,17 @@ func TestMalformed(t *testing.T) {
 	h.Bucket = slices.Clone(h.Bucket)
 	h.Bucket[len(h.Bucket)-1] = maxBucket + 1 // the greatest of the last row that has one
 	f("a bucket", Encode(nil, &g, nil), "histogram of row")
+	header, e, err := decodeHeader(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := binary.AppendUvarint([]byte{2, 0}, MaxBlock+1) // two texts, the second longer than any block
+	e.blocks[mainBlock] = block{compress(nil, text), len(text)}
+	long := appendHeader(nil, &header, &e)
+	for i := range e.blocks {
+		long = append(long, e.blocks[i].compressed...)
+	}
+	f("a long text", append(long, e.apart...), "texts are longer")
 }
 
 // FuzzDecode: whatever the bytes are, what is decoded is a valid frame.
