@@ -11,8 +11,14 @@ import (
 // later one. Rows that were removed in between are in those that sum them; they appear as nodes that are Gone, or with
 // the container that goes on under their name.
 func FromFrames(w *frame.Window, o Options) *Graph {
-	m := newFrameMap(w, o)
+	m := readFrameMap(w, o)
 	defer m.release()
+	return m.graph()
+}
+
+// readFrameMap reads a window up to its nodes and what each has to do with another. It must be released.
+func readFrameMap(w *frame.Window, o Options) *frameMap {
+	m := newFrameMap(w, o)
 	m.findContainers()
 	both(m.useContainers, m.readEdges)
 	m.findEnds()
@@ -20,7 +26,7 @@ func FromFrames(w *frame.Window, o Options) *Graph {
 	m.name()
 	m.makeNodes()
 	m.relate()
-	return m.graph()
+	return m
 }
 
 // frameMap is what a graph is made of.

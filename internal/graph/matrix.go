@@ -70,6 +70,9 @@ type MatrixCell struct {
 // MaxCellEdges bounds the edges that a cell names. Between two nodes there are two: of TCP and of UDP.
 const MaxCellEdges = 4
 
+// MaxMatrixEnds is the most rows, and the most columns, that commands and requests may ask for.
+const MaxMatrixEnds = 100
+
 // MatrixOptions say which matrix is made of a window.
 type MatrixOptions struct {
 	// By is what a row and a column stand for; empty for ByContainer.
@@ -204,15 +207,8 @@ func MatrixFromFrames(w *frame.Window, o MatrixOptions) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newFrameMap(w, Options{By: o.By, Names: o.Names})
+	m := readFrameMap(w, Options{By: o.By, Names: o.Names})
 	defer m.release()
-	m.findContainers()
-	both(m.useContainers, m.readEdges)
-	m.findEnds()
-	m.pair()
-	m.name()
-	m.makeNodes()
-	m.relate()
 	return m.matrix(o, numbers), nil
 }
 
