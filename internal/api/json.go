@@ -53,13 +53,9 @@ func (s *server) json(f func(ctx context.Context, r *http.Request) (any, error))
 			writeError(w, http.StatusInternalServerError, "%s", err)
 		default:
 			switch answer := answer.(type) {
-			case picture:
+			case file:
 				held.release()
-				s.writePicture(w, r, answer)
-				return
-			case csvFile:
-				held.release()
-				s.writeCSV(w, r, answer)
+				s.writeFile(w, r, answer)
 				return
 			case cypher:
 				s.writeCypher(w, answer)

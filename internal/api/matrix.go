@@ -11,9 +11,9 @@ import (
 	"outsight/internal/graph"
 )
 
-// Bounds of a matrix: how many rows and columns it has besides those that sum the others, if the request does not say,
-// and at most.
-const defaultMatrixTop, maxMatrixTop = 50, 100
+// defaultMatrixTop is how many rows and columns a matrix has besides those that sum the others, if the request does not
+// say.
+const defaultMatrixTop = 50
 
 // matrixAnswer is the traffic matrix of a window.
 type matrixAnswer struct {
@@ -31,9 +31,6 @@ type matrixNumber struct {
 	// Additive numbers of cells add up to those of rows, of columns and of all.
 	Additive bool `json:"additive"`
 }
-
-// csvFile is an answer that is a file of comma-separated values.
-type csvFile []byte
 
 // matrix answers GET /api/outsight/matrix: from, to and by as everywhere; numbers=bytes,p99,... (all), side=best,
 // client_side or server_side (best), top=1 to 100 rows and columns (50), and format=json or csv (json).
@@ -68,7 +65,10 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 	if format == "csv" {
 		var b bytes.Buffer
 		err := m.WriteCSV(&b)
-		return csvFile(b.Bytes()), err
+		return file{b.Bytes(), map[string]string{
+			"Content-Type":        "text/csv; charset=utf-8; header=present",
+			"Content-Disposition": `attachment; filename="outsight-matrix.csv"`,
+		}}, err
 	}
 	answer := matrixAnswer{Matrix: m, Completeness: fleet.CompletenessOf(data.window, m.Unplaced)}
 	numbers, err := graph.FindMatrixNumbers(o.Numbers)
@@ -100,24 +100,10 @@ func (s *server) matrixOptions(r *http.Request) (o graph.MatrixOptions, err erro
 	}
 	top := defaultMatrixTop
 	if text := query.Get("top"); text != "" {
-		if top, err = strconv.Atoi(text); err != nil || top < 1 || top > maxMatrixTop {
-			return o, badRequest("top=%q, want 1 to %d", text, maxMatrixTop)
+		if top, err = strconv.Atoi(text); err != nil || top < 1 || top > graph.MaxMatrixEnds {
+			return o, badRequest("top=%q, want 1 to %d", text, graph.MaxMatrixEnds)
 		}
 	}
 	o.Rows, o.Columns = top, top
 	return o, nil
-}
-
-func (s *server) writeCSV(w http.ResponseWriter, r *http.Request, file csvFile) {
-	release, err := s.hold(int64(len(file)))
-	if err != nil {
-		writeError(w, http.StatusServiceUnavailable, "%s", err)
-		return
-	}
-	defer release()
-	h := w.Header()
-	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
-	h.Set("Content-Disposition", `attachment; filename="outsight-matrix.csv"`)
-	h.Set("Cache-Control", "no-store")
-	s.pace.write(w, r, file)
 }

@@ -7,28 +7,36 @@ import (
 	"outsight/internal/graph"
 )
 
-// picture is an answer that is an SVG image instead of JSON.
-type picture string
-
-func (s *server) picture(ctx context.Context, r *http.Request) (any, error) {
-	g, _, err := s.grouped(ctx, r, s.MaxEdges)
-	if err != nil {
-		return nil, err
-	}
-	return picture(graph.SVG(g)), nil
+// file is an answer that is no JSON.
+type file struct {
+	body []byte
+	// header is what it has besides Cache-Control.
+	header map[string]string
 }
 
-func (s *server) writePicture(w http.ResponseWriter, r *http.Request, p picture) {
-	release, err := s.hold(int64(len(p)))
+func (s *server) writeFile(w http.ResponseWriter, r *http.Request, f file) {
+	release, err := s.hold(int64(len(f.body)))
 	if err != nil {
 		writeError(w, http.StatusServiceUnavailable, "%s", err)
 		return
 	}
 	defer release()
-	h := w.Header()
-	h.Set("Content-Type", "image/svg+xml")
-	h.Set("Cache-Control", "no-store")
-	// It brings its own style, and nothing else may be in it.
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
-	s.pace.write(w, r, []byte(p))
+	for name, value := range f.header {
+		w.Header().Set(name, value)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	s.pace.write(w, r, f.body)
+}
+
+// picture answers with the map as an SVG image.
+func (s *server) picture(ctx context.Context, r *http.Request) (any, error) {
+	g, _, err := s.grouped(ctx, r, s.MaxEdges)
+	if err != nil {
+		return nil, err
+	}
+	return file{[]byte(graph.SVG(g)), map[string]string{
+		"Content-Type": "image/svg+xml",
+		// It brings its own style, and nothing else may be in it.
+		"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+	}}, nil
 }
