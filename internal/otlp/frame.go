@@ -90,7 +90,7 @@ type maker struct {
 	f    *frame.Frame
 	out  []model.Series
 	time time.Time
-	// renamed: a container has other labels than in the frame before, and so have its edges.
+	// renamed: a row has other labels than in the frame before, and so have those of later tables that are about it.
 	renamed bool
 	// unique are the hashes of the rows of a table that have series.
 	unique map[uint64]struct{}
@@ -151,7 +151,7 @@ func (m *maker) series(f *frame.Frame) []model.Series {
 func (m *maker) table(t frame.TableID, begin func(r *row, i int)) {
 	table := &m.f.Tables[t]
 	clear(m.unique)
-	first := len(m.out)
+	first, ownersRenamed := len(m.out), m.renamed
 	var gone []int
 	for i, id := range table.IDs {
 		state := frame.Live
@@ -162,10 +162,10 @@ func (m *maker) table(t frame.TableID, begin func(r *row, i int)) {
 			continue
 		}
 		r := m.rows[t][id]
-		if attributes := m.attributes(table, i); r == nil {
+		if attributes := attributesOf(table, i); r == nil {
 			r = m.newRow(t, i, begin)
 			r.attributes, m.rows[t][id] = attributes, r
-		} else if r.attributes != attributes || m.renamed {
+		} else if r.attributes != attributes || ownersRenamed {
 			m.rename(r, t, i, begin)
 			r.attributes = attributes
 		}
@@ -200,8 +200,8 @@ func (m *maker) has(hash uint64) bool {
 	return ok
 }
 
-// attributes is a hash of those of a row that are not about its end.
-func (m *maker) attributes(table *frame.Table, i int) (hash uint64) {
+// attributesOf is a hash of the attributes of a row that are not about its end.
+func attributesOf(table *frame.Table, i int) (hash uint64) {
 	for a := range table.Attributes {
 		if a := frame.Attribute(a); a != frame.State && a != frame.Sum && a != frame.Ended {
 			hash = (hash ^ table.Attributes[a][i]) * 0x9e3779b97f4a7c15
@@ -237,7 +237,7 @@ func (m *maker) rename(r *row, t frame.TableID, i int, begin func(r *row, i int)
 		r.labels, r.keys = before.labels, before.keys
 		return
 	}
-	m.renamed = m.renamed || t == frame.Containers || t == frame.Edges
+	m.renamed = true
 }
 
 func columnsOf(t frame.TableID) int {
