@@ -94,14 +94,8 @@ func (o *reflectorOptions) options() (options stamp.ReflectorOptions, at *net.UD
 
 // reflectorReport is what is printed at the end.
 type reflectorReport struct {
-	Seconds   float64 `json:"seconds"`
-	Answered  uint64  `json:"answered"`
-	Strangers uint64  `json:"strangers"`
-	Limited   uint64  `json:"limited"`
-	Malformed uint64  `json:"malformed"`
-	Forged    uint64  `json:"forged"`
-	Replayed  uint64  `json:"replayed"`
-	Evicted   uint64  `json:"evicted_sessions"`
+	Seconds float64 `json:"seconds"`
+	stamp.ReflectorStats
 }
 
 // run answers until the time is up or ctx ends.
@@ -126,7 +120,5 @@ func (o *reflectorOptions) run(ctx context.Context, at *net.UDPAddr, options sta
 	if err := reflector.Run(ctx); err != nil {
 		return r, err
 	}
-	s := reflector.Stats()
-	return reflectorReport{time.Since(begun).Seconds(), s.Answered, s.Strangers, s.Limited, s.Malformed, s.Forged, s.Replayed,
-		s.Evicted}, nil
+	return reflectorReport{time.Since(begun).Seconds(), reflector.Stats()}, nil
 }

@@ -12,12 +12,22 @@ import (
 )
 
 // TestTrace: the hops of a path are those of the topology, by both ways and in both families.
+// traced is the path from a place to another.
+func traced(from, to *Place, by string) (Path, error) {
+	m := measurement{from: from, to: to}
+	var err error
+	if m.source, m.destination, err = way(from, to); err != nil {
+		return Path{}, err
+	}
+	return m.traceBy(context.Background(), by)
+}
+
 func TestTrace(t *testing.T) {
 	a, _, b := routed(t)
 	for _, family := range []struct{ to, router string }{{"198.51.100.2", "192.0.2.1"}, {"2001:db8:2::2", "2001:db8:1::1"}} {
 		for _, by := range []string{"udp", "icmp"} {
 			to := &Place{Name: "b", Addresses: []netip.Addr{netip.MustParseAddr(family.to)}}
-			path, err := Trace(context.Background(), a.Place, to, by)
+			path, err := traced(a.Place, to, by)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,7 +45,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	b.run(t, "iptables -A INPUT -p udp -j DROP")
-	path, err := Trace(context.Background(), a.Place, &Place{Addresses: b.Addresses[:1]}, "udp")
+	path, err := traced(a.Place, &Place{Addresses: b.Addresses[:1]}, "udp")
 	if err != nil || path.Reached || len(path.Hops) != 2 || len(path.Hops[1].Addresses) != 0 {
 		t.Errorf("to a place that is silent: %+v, %v", path, err)
 	}

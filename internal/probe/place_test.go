@@ -100,7 +100,7 @@ func routed(t testing.TB) (a, router, b *space) {
 	// The first packets over new interfaces may wait a second for a neighbour's address.
 	for _, to := range b.Addresses {
 		for reached := false; !reached; {
-			path, err := Trace(context.Background(), a.Place, Address(to), "icmp")
+			path, err := traced(a.Place, Address(to), "icmp")
 			if err != nil {
 				t.Fatal(err)
 			}

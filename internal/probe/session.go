@@ -87,19 +87,12 @@ func (m *measurement) hello(ctx context.Context, at netip.AddrPort) (twamp, foun
 // packet is one of a session.
 type packet struct {
 	stamp.Sample
-	// sentBack is when the reply left.
-	sentBack time.Time
 	// kernel is whether all times are the kernel's, as far as a reply says so.
 	kernel bool
-	// order in which replies came.
-	order int
 }
 
 func (p *packet) there() time.Duration { return p.ReflectorReceived.Sub(p.Sent) }
-func (p *packet) back() time.Duration  { return p.Received.Sub(p.sentBack) }
-func (p *packet) roundTrip() time.Duration {
-	return p.Received.Sub(p.Sent) - p.sentBack.Sub(p.ReflectorReceived)
-}
+func (p *packet) back() time.Duration  { return p.Received.Sub(p.ReflectorSent) }
 
 // session sends, and says what became of the packets. far is nil where the reflector is another's.
 func (m *measurement) session(ctx context.Context, at netip.AddrPort, far *farEnd, o stamp.SenderOptions) (*Session, error) {
@@ -117,7 +110,7 @@ func (m *measurement) session(ctx context.Context, at netip.AddrPort, far *farEn
 	var packets []packet
 	progress := Progress{Step: "stamp"}
 	err = sender.Run(ctx, func(s stamp.Sample) {
-		p := packet{Sample: s, sentBack: s.ReflectorSent, order: len(packets)}
+		p := packet{Sample: s}
 		p.kernel = s.KernelSent && s.KernelReceived && (s.Clocks == nil || s.Clocks.ReceivedBy != stamp.StampProgram)
 		packets = append(packets, p)
 		progress.Sent++
@@ -125,7 +118,7 @@ func (m *measurement) session(ctx context.Context, at netip.AddrPort, far *farEn
 			progress.Lost++
 		} else {
 			progress.Received++
-			progress.RoundTrip = p.roundTrip()
+			progress.RoundTrip = p.RoundTrip()
 			if far != nil {
 				progress.There, progress.Back = p.there(), p.back()
 			}
@@ -241,7 +234,7 @@ func (s *Session) time(packets []packet, far *farEnd) {
 			a := far.answers[p.Number]
 			p.kernel = p.KernelSent && p.KernelReceived && a.KernelReceived && a.KernelSent
 			if !a.Sent.IsZero() {
-				p.ReflectorReceived, p.sentBack = a.Received, a.Sent
+				p.ReflectorReceived, p.ReflectorSent = a.Received, a.Sent
 			}
 		}
 		if p.kernel {
@@ -259,8 +252,8 @@ func (s *Session) time(packets []packet, far *farEnd) {
 	var trips, there, back []time.Duration
 	fastest := answered[0]
 	for _, p := range answered {
-		trips, there, back = append(trips, p.roundTrip()), append(there, p.there()), append(back, p.back())
-		if p.roundTrip() < fastest.roundTrip() {
+		trips, there, back = append(trips, p.RoundTrip()), append(there, p.there()), append(back, p.back())
+		if p.RoundTrip() < fastest.RoundTrip() {
 			fastest = p
 		}
 	}
@@ -273,7 +266,7 @@ func (s *Session) time(packets []packet, far *farEnd) {
 	case own.Synchronized && its.Synchronized:
 		s.Clocks, s.ClockError = KeptClocks, (own.Error + its.Error).Seconds()
 	default:
-		s.Clocks, s.ClockError = FreeClocks, fastest.roundTrip().Seconds()/2
+		s.Clocks, s.ClockError = FreeClocks, fastest.RoundTrip().Seconds()/2
 	}
 	s.ClockOffset = fastest.Offset().Seconds()
 	s.There.Above, s.Back.Above = s.There.Delay.aboveMinimum(), s.Back.Delay.aboveMinimum()

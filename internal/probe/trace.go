@@ -48,16 +48,7 @@ func (m *measurement) trace(ctx context.Context) {
 	}
 }
 
-// Trace finds the path from a place to another by "udp" or "icmp".
-func Trace(ctx context.Context, from, to *Place, by string) (Path, error) {
-	m := measurement{from: from, to: to}
-	var err error
-	if m.source, m.destination, err = way(from, to); err != nil {
-		return Path{}, err
-	}
-	return m.traceBy(ctx, by)
-}
-
+// traceBy finds the path by "udp" or "icmp".
 func (m *measurement) traceBy(ctx context.Context, by string) (Path, error) {
 	t := tracer{by: by, to: m.destination, sent: map[uint16]tried{}, id: uint16(os.Getpid()), echo: echoReply4}
 	if t.to.Is6() {

@@ -43,14 +43,17 @@ const maxLeaving = 1024
 
 // ReflectorStats count what a Reflector received.
 type ReflectorStats struct {
-	Answered uint64
+	Answered uint64 `json:"answered"`
 	// Strangers were not answered because nobody knows them, Limited because they asked too often.
-	Strangers, Limited uint64
+	Strangers uint64 `json:"strangers"`
+	Limited   uint64 `json:"limited"`
 	// Malformed packets were too short or had a wrong form, Forged ones a wrong HMAC, Replayed ones a number that was
 	// answered already in an authenticated session.
-	Malformed, Forged, Replayed uint64
+	Malformed uint64 `json:"malformed"`
+	Forged    uint64 `json:"forged"`
+	Replayed  uint64 `json:"replayed"`
 	// Evicted sessions were forgotten for want of room.
-	Evicted uint64
+	Evicted uint64 `json:"evicted_sessions"`
 }
 
 // Reflector answers session senders. A reply is never longer than its request, unless that is shorter than a reply can be:
@@ -134,7 +137,9 @@ func (r *Reflector) Run(ctx context.Context) error {
 			// A reply that cannot be sent is one that was lost.
 			if id, err := r.socket.send(reply.bytes, a, reply.tos); err == nil {
 				r.counts.answered.Add(1)
-				r.leaving[id] = reply.answer
+				if r.options.Answered != nil {
+					r.leaving[id] = reply.answer
+				}
 			}
 		}
 		r.socket.departures(r.departed) // a reply cannot hold its own
@@ -146,19 +151,17 @@ func (r *Reflector) Run(ctx context.Context) error {
 
 // departed tells of a reply when the kernel sent it.
 func (r *Reflector) departed(id uint32, at time.Time) {
-	if answer, ok := r.leaving[id]; ok && r.options.Answered != nil {
+	if answer, ok := r.leaving[id]; ok {
 		answer.Sent, answer.KernelSent = at, true
 		r.options.Answered(answer)
+		delete(r.leaving, id)
 	}
-	delete(r.leaving, id)
 }
 
 // leave tells of the replies of which the kernel does not say when they left.
 func (r *Reflector) leave() {
-	if r.options.Answered != nil {
-		for _, answer := range r.leaving {
-			r.options.Answered(answer)
-		}
+	for _, answer := range r.leaving {
+		r.options.Answered(answer)
 	}
 	clear(r.leaving)
 }
