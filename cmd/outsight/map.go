@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"outsight/internal/frame"
@@ -21,19 +22,14 @@ import (
 )
 
 type mapOptions struct {
-	watchFlags
-	output string
-	length time.Duration
-	watch  bool
-	// groupBy is what a node stands for, share the least share of all bytes of an edge to show.
-	groupBy string
-	share   float64
-	by      graph.Grouping
-	remote  remoteFlags
+	windowFlags
+	watch bool
+	// share is the least share of all bytes of an edge to show.
+	share float64
 }
 
 func newMap() *cobra.Command {
-	var o mapOptions
+	o := mapOptions{windowFlags: windowFlags{remote: remoteFlags{outputs: slices.Sorted(maps.Keys(remoteMapPaths))}}}
 	c := &cobra.Command{
 		Use:   "map",
 		Short: "Who talks to whom, how much and how slowly",
@@ -49,17 +45,10 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 			if err := oneOf("output", o.output, "text", "dot", "json", "mermaid", "graphml", "cypher", "svg"); err != nil {
 				return err
 			}
-			var err error
-			if o.by, err = graph.ParseGrouping(o.groupBy); err != nil {
-				return usagef("--group-by: %v", err)
-			}
 			if o.share < 0 || o.share > 1 {
 				return usagef("--min-share is %v, want 0 to 1", o.share)
 			}
-			if o.length < time.Second {
-				return usagef("--for is %v, want at least 1s", o.length)
-			}
-			if err := o.remote.check(o.output, remoteMapOutputs); err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
 			if o.remote.server != "" {
@@ -81,30 +70,15 @@ agent that runs on this host, or loads the kernel programs for the time being, w
 			return printMap(c.Context(), s, o, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	o.watchFlags.add(c)
+	o.add(c, "map", "what a node is")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, dot, json, mermaid, graphml, cypher or svg")
-	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
-	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer),
-		"what a node is: container, pod, process, workload, namespace or host")
-	c.Flags().SetNormalizeFunc(byIsGroupBy)
 	c.Flags().Float64Var(&o.share, "min-share", 0, "hide edges with less than this share, 0 to 1, of all bytes")
-	o.remote.add(c.Flags(), "map", remoteMapOutputs)
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on, and show the time that --for names up to now each second")
 	return c
 }
 
-// remoteMapPaths are where a server has its map, by what is written: remoteMapOutputs.
+// remoteMapPaths are where a server has its map, by what is written.
 var remoteMapPaths = map[string]string{"cypher": "cypher", "json": "graph", "svg": "picture"}
-
-const remoteMapOutputs = "cypher, json or svg"
-
-// byIsGroupBy takes --by for --group-by: the page and the API call it so.
-func byIsGroupBy(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	if name == "by" {
-		name = "group-by"
-	}
-	return pflag.NormalizedName(name)
-}
 
 func printMap(ctx context.Context, s *source, o mapOptions, out, errOut io.Writer) error {
 	w, err := watchFor(ctx, s, o.length, errOut)

@@ -16,25 +16,14 @@ import (
 )
 
 type matrixOptions struct {
-	watchFlags
-	output  string
-	length  time.Duration
-	groupBy string
+	windowFlags
 	// numbers are their keys; the table has the first.
 	numbers []string
 	top     int
-	by      graph.Grouping
-	remote  remoteFlags
 }
 
-const (
-	remoteMatrixOutputs = "json or csv"
-	// mostMatrixTop is the most rows and columns that a server answers with, too.
-	mostMatrixTop = 100
-)
-
 func newMatrix() *cobra.Command {
-	var o matrixOptions
+	o := matrixOptions{windowFlags: windowFlags{remote: remoteFlags{outputs: []string{"json", "csv"}}}}
 	c := &cobra.Command{
 		Use:   "matrix",
 		Short: "Who sends how much to whom, as a table of clients and servers",
@@ -73,26 +62,18 @@ the time being, which needs root.`,
 			return o.write(c.OutOrStdout(), w)
 		},
 	}
-	o.watchFlags.add(c)
+	o.add(c, "matrix", "what a row and a column are")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, json or csv")
-	c.Flags().DurationVar(&o.length, "for", 5*time.Second, "time to look at")
-	c.Flags().StringVar(&o.groupBy, "group-by", string(graph.ByContainer),
-		"what a row and a column are: container, pod, process, workload, namespace or host")
-	c.Flags().SetNormalizeFunc(byIsGroupBy)
 	c.Flags().StringSliceVar(&o.numbers, "number", nil,
 		"number to show, as in bytes_per_second (the default of text), p99 or retransmits; several for json and csv, whose "+
 			"default is all")
 	c.Flags().IntVar(&o.top, "top", 50, "rows and columns that are not summed up as others, 1 to 100")
-	o.remote.add(c.Flags(), "matrix", remoteMatrixOutputs)
 	return c
 }
 
-func (o *matrixOptions) check() (err error) {
+func (o *matrixOptions) check() error {
 	if err := oneOf("output", o.output, "text", "json", "csv"); err != nil {
 		return err
-	}
-	if o.by, err = graph.ParseGrouping(o.groupBy); err != nil {
-		return usagef("--group-by: %v", err)
 	}
 	if _, err := graph.FindMatrixNumbers(o.numbers); err != nil {
 		var known []string
@@ -101,13 +82,10 @@ func (o *matrixOptions) check() (err error) {
 		}
 		return usagef("--number: %v, want one of %s", err, strings.Join(known, ", "))
 	}
-	if o.top < 1 || o.top > mostMatrixTop {
-		return usagef("--top is %d, want 1 to %d", o.top, mostMatrixTop)
+	if o.top < 1 || o.top > graph.MaxMatrixEnds {
+		return usagef("--top is %d, want 1 to %d", o.top, graph.MaxMatrixEnds)
 	}
-	if o.length < time.Second {
-		return usagef("--for is %v, want at least 1s", o.length)
-	}
-	return o.remote.check(o.output, remoteMatrixOutputs)
+	return o.windowFlags.check()
 }
 
 // write writes the matrix of a window. A table for people has as many columns as there is room for.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -19,25 +20,33 @@ type remoteFlags struct {
 	server   string
 	from, to string
 	files    export.Files
+	// outputs are those that a server has.
+	outputs []string
 }
 
-// add adds the flags; what is shown is "map" or "matrix", in these outputs.
-func (f *remoteFlags) add(flags *pflag.FlagSet, what, outputs string) {
+// add adds the flags; what is shown is "map" or "matrix".
+func (f *remoteFlags) add(flags *pflag.FlagSet, what string) {
 	flags.StringVar(&f.server, "server", "",
-		"server whose "+what+" is shown, as in https://outsight.example:8470, for --output "+outputs)
+		"server whose "+what+" is shown, as in https://outsight.example:8470, for --output "+either(f.outputs))
 	flags.StringVar(&f.from, "from", "", "begin of the window there, as a time or as in now-1h (default: an hour before --to)")
 	flags.StringVar(&f.to, "to", "", "end of the window there (default: now)")
 	flags.StringVar(&f.files.Token, "token-file", "", "file with the token to send there")
 	flags.StringVar(&f.files.CA, "ca", "", "file with certificates of authorities to trust there, in PEM")
 }
 
-// check refuses what only the other of this host and a server has; outputs are those that a server has.
-func (f *remoteFlags) check(output, outputs string) error {
+// either lists words: "json or csv".
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// check refuses what only the other of this host and a server has.
+func (f *remoteFlags) check(output string) error {
 	switch {
 	case f.server == "" && (f.from != "" || f.to != "" || f.files != (export.Files{})):
 		return usagef("--from, --to, --token-file and --ca are for --server")
-	case f.server != "" && !strings.Contains(outputs, output):
-		return usagef("--output %s is for this host, want %s with --server", output, outputs)
+	case f.server != "" && !slices.Contains(f.outputs, output):
+		return usagef("--output %s is for this host, want %s with --server", output, either(f.outputs))
 	}
 	return nil
 }
