@@ -17,8 +17,9 @@ func TestBudgetIsKept(t *testing.T) {
 	// How much the storm costs to count depends on the host: a quarter of that is left.
 	free := up(t)
 	free.knows(storm)
-	limit := free.costOfCounting(func(own, kernel float64) float64 { return own + kernel/4 })
+	own, kernel := free.cost()
 	free.stop()
+	limit := own + kernel/4
 	o := up(t, "--budget", fmt.Sprintf("%.4f%%", 100*limit))
 	shed := func(part string) float64 {
 		return o.number(fmt.Sprintf("outsight_feature_shed{name=%q}", part))
@@ -76,22 +77,21 @@ func TestBudgetIsKept(t *testing.T) {
 	}
 }
 
-// costOfCounting is a function of what it takes, as shares of the host's CPU time: its own process, and its kernel
-// programs, once they are both known and no longer grow.
-func (o *outsight) costOfCounting(f func(own, kernel float64) float64) float64 {
+// cost is what it takes, as shares of the host's CPU time: its own process, and its kernel programs, once both are known
+// and what they take together no longer grows.
+func (o *outsight) cost() (own, kernel float64) {
 	o.t.Helper()
-	var now, last float64
 	eventually(o.t, func() error {
 		time.Sleep(2 * time.Second)
-		own, kernel := o.query(`outsight_cost_ratio{plane="own"}`), o.query(`outsight_cost_ratio{plane="kernel"}`)
-		if len(own) != 1 || len(kernel) != 1 || kernel[0].value == 0 {
-			return fmt.Errorf("no cost yet: %v, %v", own, kernel)
+		a, b := o.query(`outsight_cost_ratio{plane="own"}`), o.query(`outsight_cost_ratio{plane="kernel"}`)
+		if len(a) != 1 || len(b) != 1 || b[0].value == 0 {
+			return fmt.Errorf("no cost yet: %v, %v", a, b)
 		}
-		last, now = now, f(own[0].value, kernel[0].value)
-		if now > last*1.05 {
-			return fmt.Errorf("the cost grows from %v to %v", last, now)
+		before := own + kernel
+		if own, kernel = a[0].value, b[0].value; own+kernel > before*1.05 {
+			return fmt.Errorf("the cost grows from %v to %v", before, own+kernel)
 		}
 		return nil
 	})
-	return now
+	return own, kernel
 }
