@@ -30,7 +30,8 @@ func packetsOf(t *testing.T, p *Net, transport model.Transport, port uint16) (cl
 }
 
 // expectPackets compares what the ends counted with the wire's log.
-func expectPackets(t *testing.T, p *Net, w *wire, transport model.Transport, port uint16) (client, server model.PacketCounters) {
+func expectPackets(t *testing.T, p *Net, w *wire, transport model.Transport, port uint16) (client,
+	server model.PacketCounters) {
 	t.Helper()
 	line := func(sent, bytes, received, receivedBytes, lost, copied, reordered uint64) string {
 		return fmt.Sprintf("%d packets and %d bytes sent, %d and %d received, %d lost, %d copied, %d reordered", sent, bytes,
@@ -92,8 +93,9 @@ func sendOver(t *testing.T, w *wire, server string, total, size int) (port uint1
 	return uint16(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// What is sent, lost, copied and reordered on the way is counted to the packet, of calls large and small: large ones are
-// segmented on the way. IPv6 does not number packets: there the order of what was sent in one millisecond is not known.
+// What is sent, lost, copied and reordered on the way is counted to the packet, of calls large and small: large ones
+// are segmented on the way. IPv6 does not number packets: there the order of what was sent in one millisecond is not
+// known.
 func TestPacketsOfConnectionsAreExact(t *testing.T) {
 	for _, c := range []struct {
 		name                  string
