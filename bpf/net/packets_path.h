@@ -186,7 +186,8 @@ static __always_inline u32 tcp_order(struct packet_path *path, const struct pack
 		path->highest = end;
 	path->flags |= PATH_RECEIVED;
 	*repeated = known && !older;
-	if (older && (known || has))
+	/* What was late may have been sent again, and have come that way before: it is no copy. */
+	if (older && (has || (known && (!packet->id || newer <= -64))))
 		return ORDER_COPY;
 	return older && gap ? ORDER_OLDER : IN_ORDER;
 }
