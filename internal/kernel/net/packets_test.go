@@ -68,7 +68,7 @@ func sendOver(t *testing.T, w *wire, server string, total, size int) (port uint1
 		if err == nil {
 			_, err = io.CopyN(io.Discard, conn, int64(total))
 			conn.Write([]byte{1})
-			conn.Close()
+			t.Cleanup(func() { conn.Close() }) // what comes late is not seen after the end
 		}
 		received <- err
 	}()
@@ -78,7 +78,7 @@ func sendOver(t *testing.T, w *wire, server string, total, size int) (port uint1
 			t.Error(err)
 		}
 	})
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	for sent := 0; sent < total; sent += size {
 		if _, err := conn.Write(make([]byte, size)); err != nil {
 			t.Fatal(err)
