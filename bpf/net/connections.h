@@ -10,6 +10,7 @@
 #include "net/exchange.h"
 #include "net/http2_calls.h"
 #include "net/listeners.h"
+#include "net/packet_counts.h"
 #include "net/pairing.h"
 #include "net/reorder.h"
 #include "net/samples.h"
@@ -24,6 +25,7 @@ static __always_inline void open_on(struct connection *c, u32 index)
 	}
 	use_edge(c, index);
 	set_flags(c, CONNECTION_OPEN);
+	deliver_waiting(c);
 }
 
 /*

@@ -100,9 +100,11 @@ static __always_inline bool find_peer(struct sock *sk, struct datagram_socket *s
 
 /* --- flows --- */
 
-static __always_inline struct datagram_flow *other_flow(struct datagram_socket *s,
-							 const struct datagram_peer *peer)
+static __noinline struct datagram_flow *other_flow(struct datagram_socket *s,
+						   const struct datagram_peer *peer)
 {
+	if (!s || !peer)
+		return NULL;
 	struct flow_key key = {.socket = s->id, .peer = *peer};
 	struct datagram_flow *known = bpf_map_lookup_elem(&datagram_flows, &key);
 

@@ -5,6 +5,7 @@
 
 #include "include/kernel.h"
 #include "net/edges.h"
+#include "net/packets.h"
 
 /* What an edge of UDP has besides struct edge; at the same index of a table of its own. */
 struct datagram_edge {
@@ -37,8 +38,9 @@ struct datagram_flow {
 	u32 phase;
 	u32 requests; /* datagrams since the last reply */
 	u32 role;     /* 0: new */
-	u32 unused;
+	u32 known;    /* 1: edge is set, for packets that come while a call looks for it */
 	u64 owner; /* whose quota it is of; 0: of none */
+	struct packet_path packets;
 };
 
 struct flow_key {

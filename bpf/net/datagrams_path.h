@@ -11,6 +11,7 @@
 #include "net/datagram_flows.h"
 #include "net/datagrams.h"
 #include "net/dns.h"
+#include "net/early_packets.h"
 #include "net/edge_maps.h"
 #include "net/pairing.h"
 
@@ -67,6 +68,7 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 			return 0;
 		f->edge = index;
 		f->generation = d->generation;
+		claim_packets(s, &peer, f);
 	}
 	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 	if (!edge)

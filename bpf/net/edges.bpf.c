@@ -15,6 +15,7 @@
 #include "net/fallback.h"
 #include "net/latency.h"
 #include "net/listeners.h"
+#include "net/packets_path.h"
 #include "net/pairing.h"
 #include "net/reorder.h"
 #include "net/transfer.h"
@@ -82,6 +83,7 @@ static __always_inline void connecting(struct sock *sk)
 	c->tls_group = 0;
 	__builtin_memset(&c->head, 0, sizeof(c->head));
 	c->early.state = EARLY_NONE;
+	__builtin_memset(&c->packets, 0, sizeof(c->packets));
 	bpf_sk_storage_delete(&http2_connections, sk);
 	if (is_forwarder(&c->process, netns_of(sk))) {
 		set_flags(c, CONNECTION_FORWARDER);
@@ -159,7 +161,7 @@ static __always_inline void count_end(struct sock *sk, struct connection *c, str
 	else if (error == ETIMEDOUT)
 		__sync_fetch_and_add(&edge->timeouts, 1);
 	if (c->opened_ns)
-		add_sample(edge, EDGE_DURATION, &edge->duration_sum_ns,
+		add_sample(&edge->histograms[EDGE_DURATION], &edge->duration_sum_ns,
 			   elapsed(c->opened_ns, bpf_ktime_get_ns()));
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	if (!tcp)

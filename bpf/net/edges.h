@@ -4,6 +4,7 @@
 #define OUTSIGHT_EDGES_H
 
 #include "include/kernel.h"
+#include "net/packets.h"
 #include "net/proto/endpoints.h"
 #include "net/table_index.h"
 
@@ -210,6 +211,7 @@ struct connection {
 	u32 edge_generation; /* of edge, when it was found */
 	u32 swept;	     /* the last sweep of all files that met it */
 	u32 unused;
+	struct packet_path packets;
 	struct early early;
 	struct head head;
 };

@@ -151,7 +151,7 @@ static __always_inline void reply_began(struct connection *c, struct edge *edge,
 	c->reply_ns = now;
 	c->phase = PHASE_REPLY;
 	__sync_fetch_and_add(&edge->replies, 1);
-	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
+	add_sample(&edge->histograms[EDGE_TTFB], &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
 }
 
 static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge,

@@ -202,7 +202,7 @@ static __always_inline struct http2_stream *put_stream(struct http2_connection *
 static __always_inline void count_reply(struct edge *edge, struct http2_stream *s)
 {
 	__sync_fetch_and_add(&edge->replies, 1);
-	add_sample(edge, EDGE_TTFB, &edge->ttfb_sum_ns, elapsed(s->first_ns, s->reply_ns));
+	add_sample(&edge->histograms[EDGE_TTFB], &edge->ttfb_sum_ns, elapsed(s->first_ns, s->reply_ns));
 }
 
 static __always_inline void describe_request(struct http2_stream *s,

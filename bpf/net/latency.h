@@ -11,30 +11,31 @@
 #include "net/tls_text.h"
 #include "net/transactions.h"
 
-static __noinline int take_histogram(struct edge *edge, u32 which)
+/* A histogram of the pool for the place that has none. */
+static __noinline int take_histogram(u32 *place)
 {
 	u32 index;
 
-	if (!edge || which >= EDGE_HISTOGRAMS)
+	if (!place)
 		return 0;
 	if (bpf_map_pop_elem(&free_histograms, &index)) {
 		count_drop(DROP_HISTOGRAM);
 		return 0;
 	}
-	u32 before = __sync_val_compare_and_swap(&edge->histograms[which], 0, index);
+	u32 before = __sync_val_compare_and_swap(place, 0, index);
 	if (!before)
 		return index;
 	bpf_map_push_elem(&free_histograms, &index, BPF_ANY);
 	return before;
 }
 
-/* Adds to one of the edge's histograms; by the sum the reader sees that it changed. */
-static __always_inline void add_sample(struct edge *edge, u32 which, u64 *sum, u64 ns)
+/* Adds to the histogram at a place of an edge; by the sum the reader sees that it changed. */
+static __always_inline void add_sample(u32 *place, u64 *sum, u64 ns)
 {
-	u32 index = edge->histograms[which];
+	u32 index = *place;
 
 	if (!index)
-		index = take_histogram(edge, which);
+		index = take_histogram(place);
 	if (!index)
 		return;
 	struct histogram *h = bpf_map_lookup_elem(&histogram_pool, &index);
@@ -64,7 +65,7 @@ static __always_inline void sample_path(struct edge *edge, struct sock *sk, stru
 
 	if (!tcp || !tcp->srtt_us)
 		return;
-	add_sample(edge, EDGE_RTT, &edge->rtt_sum_ns, (u64)tcp->srtt_us * 1000 / 8);
+	add_sample(&edge->histograms[EDGE_RTT], &edge->rtt_sum_ns, (u64)tcp->srtt_us * 1000 / 8);
 	__sync_fetch_and_add(&edge->jitter_sum_ns, (u64)tcp->mdev_us * 1000 / 4);
 }
 

@@ -9,6 +9,7 @@
 #include "net/datagrams_path.h"
 #include "net/exchange.h"
 #include "net/http2_calls.h"
+#include "net/packet_counts.h"
 #include "net/reorder.h"
 
 /*
@@ -22,6 +23,7 @@ static __noinline struct edge *find_edge_again(struct sock *sk, struct connectio
 	c->phase = PHASE_IDLE;
 	c->head.target = 0;
 	use_edge(c, edge_of(sk, c));
+	deliver_waiting(c);
 	return edge_at(c->edge, c->edge_generation);
 }
 

@@ -19,7 +19,7 @@ const (
 	kindShift = 6
 	indexMask = ofEdge - 1
 	// maxFields is how many fields an entity has at most.
-	maxFields = 44
+	maxFields = 56
 )
 
 func (f Field) index() int { return int(f & indexMask) }
@@ -119,6 +119,8 @@ var (
 	ConnectionDuration = edgeTable.field("duration")
 	RTTDeviation       = edgeTable.field("rtt_deviation")
 	RTTMin             = edgeTable.field("rtt_min")
+	NetworkDelay       = edgeTable.field("network_delay")
+	DelayVariation     = edgeTable.field("network_delay_variation")
 	Paired             = edgeTable.field("paired")
 	Confidence         = edgeTable.field("confidence") // a model.Confidence
 )

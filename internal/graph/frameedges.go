@@ -18,7 +18,8 @@ type edgeColumn struct {
 var (
 	edgeColumns    = edgeNumbers()
 	edgeHistograms = [...]int{frame.Histogram(frame.Edges, "latency"), frame.Histogram(frame.Edges, "first_byte"),
-		frame.Histogram(frame.Edges, "rtt"), frame.Histogram(frame.Edges, "duration")}
+		frame.Histogram(frame.Edges, "rtt"), frame.Histogram(frame.Edges, "duration"),
+		frame.Histogram(frame.Edges, "network_delay")}
 )
 
 func edgeNumbers() (all []edgeColumn) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,8 +127,11 @@ func randomPair(random *rand.Rand) (prev, cur *model.Snapshot) {
 	grow := func(c *model.EdgeCounters) {
 		gained := model.EdgeCounters{Latency: times(), TimeToFirstByte: times(), RTT: times(), Duration: times(),
 			RTTMinNS: exact * count(5)}
+		packets := gained.Packets.Plain()
 		for _, n := range gained.Plain() {
-			*n = count(1000)
+			if !slices.Contains(packets, n) { // the sums of testdata are older than they
+				*n = count(1000)
+			}
 		}
 		gained.JitterSumNS, gained.WindowLimitedNS, gained.SendLimitedNS = exact*count(9), exact*count(9), exact*count(9)
 		if random.IntN(3) == 0 {

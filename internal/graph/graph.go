@@ -123,6 +123,8 @@ type Edge struct {
 	// NetworkSeconds is the client's p50 less the server's: the time spent between the two.
 	// Nil unless Paired, because the two would be about different transactions.
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
+	// Split is where the time of its requests goes, nil where that is not known.
+	Split *Split `json:"split,omitempty"`
 	// Endpoints are what was asked for most, as the server counted it where it did; at most
 	// MaxEndpoints. OmittedEndpoints is how many there are besides, OtherEndpoints their sum.
 	Endpoints        []*Endpoint `json:"endpoints,omitempty"`

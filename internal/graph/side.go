@@ -24,17 +24,23 @@ type Side struct {
 	RTTP50, RTTP99, RTTMin, Jitter *Seconds
 	// Duration is of connections that ended in the window.
 	DurationP50, DurationP99 *Seconds
+	// NetworkDelay is of packets on their way to this end, NetworkDelaySamples how many were timed; NetworkJitter is the
+	// mean difference from one to the next.
+	NetworkDelayP50, NetworkDelayP99, NetworkJitter *Seconds
+	NetworkDelaySamples                             *float64
 	// Completeness is model.Completeness of the side, nil where nothing was received.
 	Completeness *float64
 
 	latency model.FloatHistogram
-	// firstByte, rtt and duration are empty when what follows from them is known.
-	firstByte, rtt, duration model.FloatHistogram
+	// firstByte, rtt, duration and delay are empty when what follows from them is known.
+	firstByte, rtt, duration, delay model.FloatHistogram
+	// firstByteMean and delayMean are in seconds, 0 where there is none.
+	firstByteMean, delayMean float64
 	received                 float64
 	endpoints                endpoints
 	// durations and rates are what the others point to.
-	durations [13]Seconds
-	rates     [4]float64
+	durations [16]Seconds
+	rates     [5]float64
 }
 
 // Of is what a counter gained in the window, or what a level is at its end.
@@ -74,6 +80,15 @@ func (s *Side) finish(seconds float64) *Side {
 	durations = quantiles(&s.firstByte, durations, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
 	durations = quantiles(&s.rtt, durations, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
 	durations = quantiles(&s.duration, durations, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
+	durations = quantiles(&s.delay, durations, []**Seconds{&s.NetworkDelayP50, &s.NetworkDelayP99}, 0.5, 0.99)
+	if s.firstByte.Count > 0 {
+		s.firstByteMean = s.firstByte.Sum / s.firstByte.Count
+	}
+	if s.delay.Count > 0 {
+		s.delayMean = s.delay.Sum / s.delay.Count
+		number(&s.NetworkDelaySamples, s.delay.Count)
+		duration(&s.NetworkJitter, s.Of(DelayVariation)/s.delay.Count)
+	}
 	if least := s.Of(RTTMin); least > 0 {
 		duration(&s.RTTMin, least)
 	}
@@ -127,12 +142,17 @@ var sideNumbers = func() (all []sideNumber) {
 		"rtt_min":        func(s *Side) **Seconds { return &s.RTTMin }, "jitter": func(s *Side) **Seconds { return &s.Jitter },
 		"duration_p50": func(s *Side) **Seconds { return &s.DurationP50 },
 		"duration_p99": func(s *Side) **Seconds { return &s.DurationP99 },
+
+		"network_delay_p50": func(s *Side) **Seconds { return &s.NetworkDelayP50 },
+		"network_delay_p99": func(s *Side) **Seconds { return &s.NetworkDelayP99 },
+		"network_jitter":    func(s *Side) **Seconds { return &s.NetworkJitter },
 	}
 	numbers := map[string]func(*Side) **float64{
 		"transactions_per_second":   func(s *Side) **float64 { return &s.TransactionsPerSecond },
 		"request_bytes_per_second":  func(s *Side) **float64 { return &s.RequestBytesPerSecond },
 		"response_bytes_per_second": func(s *Side) **float64 { return &s.ResponseBytesPerSecond },
 		"completeness":              func(s *Side) **float64 { return &s.Completeness },
+		"network_delay_samples":     func(s *Side) **float64 { return &s.NetworkDelaySamples },
 	}
 	for _, n := range model.Numbers(model.EdgeRows, model.SideGroups) {
 		number := sideNumber{Shown: n, time: times[n.Key], number: numbers[n.Key], open: n.Key == "connections_open"}

@@ -61,7 +61,34 @@ type EdgeCounters struct {
 	// RTT is the kernel's smoothed round-trip time at the end of each transaction; Duration is
 	// of connections. Both nil until there is one.
 	RTT, Duration *Histogram
+	// Packets is what was seen of the packets themselves.
+	Packets PacketCounters
 }
+
+// PacketCounters count the packets with data of an edge as they go over the network, at one end: TCP segments and UDP
+// datagrams, after segmentation and before what was received is put together. Bytes are those of the data. All are 0
+// where packets are not seen.
+type PacketCounters struct {
+	// Sent ones have retransmissions among them, received ones copies and what is lost after the network.
+	SentPackets, SentBytes, ReceivedPackets, ReceivedBytes uint64
+	// Reordered counts packets received that are older than one that was received before (RFC 4737), Duplicated
+	// copies of packets that were received, and Repeated segments that were sent again although they had been
+	// received.
+	Reordered, Duplicated, Repeated uint64
+	// Delay is the time from the other end's stack to this one's, of the packets of which it was measured: those
+	// that were sent on this host. DelayVariationNS sums the differences between one delay and the next (RFC 3550).
+	Delay            *Histogram
+	DelayVariationNS uint64
+}
+
+// Plain lists the counters that add up: all but the histogram.
+func (n *PacketCounters) Plain() []*uint64 {
+	return []*uint64{&n.SentPackets, &n.SentBytes, &n.ReceivedPackets, &n.ReceivedBytes, &n.Reordered, &n.Duplicated,
+		&n.Repeated, &n.DelayVariationNS}
+}
+
+// Seen reports whether any packet was.
+func (n *PacketCounters) Seen() bool { return n.SentPackets|n.ReceivedPackets != 0 }
 
 // Transactions is the number of finished transactions.
 func (c *EdgeCounters) Transactions() uint64 {
@@ -74,7 +101,7 @@ func (c *EdgeCounters) Transactions() uint64 {
 
 // Plain lists the counters that add up: all but the histograms and RTTMinNS.
 func (c *EdgeCounters) Plain() []*uint64 {
-	return []*uint64{
+	all := []*uint64{
 		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures,
 		&c.FailuresRefused, &c.FailuresTimedOut,
 		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
@@ -82,11 +109,12 @@ func (c *EdgeCounters) Plain() []*uint64 {
 		&c.WindowLimitedNS,
 		&c.SendLimitedNS,
 	}
+	return append(all, c.Packets.Plain()...)
 }
 
 // Histograms lists the histograms, any of which may be nil.
 func (c *EdgeCounters) Histograms() []**Histogram {
-	return []**Histogram{&c.Latency, &c.TimeToFirstByte, &c.RTT, &c.Duration}
+	return []**Histogram{&c.Latency, &c.TimeToFirstByte, &c.RTT, &c.Duration, &c.Packets.Delay}
 }
 
 // Add adds what gained counted to c. The histograms of c are replaced, never changed, so that
@@ -411,6 +439,79 @@ var EdgeRows = []Row[Edge]{
 				{Key: "duration_p99", Title: "Connection duration p99", Unit: "s", Group: GroupConnections, Order: 5,
 					Formula:  QuantileOf,
 					Quantile: 0.99}}}}},
+	{Name: "outsight_edge_network_request_packets_total", OTel: "outsight.edge.network.request.packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Packets with data from the client to the server as they go over the network: sent by the client, " +
+			"retransmissions among them, or received by the server, copies among them",
+		Columns: []Column[Edge]{{Name: "network_request_packets", Count: ofPackets(func(e *Edge) uint64 {
+			return towardsServer(e, e.Counters.Packets.SentPackets, e.Counters.Packets.ReceivedPackets)
+		}), Shown: []Number{{Key: "network_request_packets", Title: "Packets to the server", Group: GroupPath, Order: 10,
+			Meaning: "Packets with data to the server: on the client side those sent, retransmissions among them, on the server " +
+				"side those that arrived"}}}}},
+	{Name: "outsight_edge_network_response_packets_total", OTel: "outsight.edge.network.response.packets",
+		Unit: "{packet}", Kind: Counter,
+		Help: "Packets with data from the server to the client as they go over the network: sent by the server, " +
+			"retransmissions among them, or received by the client, copies among them",
+		Columns: []Column[Edge]{{Name: "network_response_packets", Count: ofPackets(func(e *Edge) uint64 {
+			return towardsServer(e, e.Counters.Packets.ReceivedPackets, e.Counters.Packets.SentPackets)
+		}), Shown: []Number{{Key: "network_response_packets", Title: "Packets to the client", Group: GroupPath, Order: 11,
+			Meaning: "Packets with data to the client: on the server side those sent, retransmissions among them, on the client " +
+				"side those that arrived"}}}}},
+	{Name: "outsight_edge_network_request_bytes_total", OTel: "outsight.edge.network.request", Unit: "By", Kind: Counter,
+		Help: "Data in packets from the client to the server, with what was sent again or copied",
+		Columns: []Column[Edge]{{Name: "network_request_bytes", Count: ofPackets(func(e *Edge) uint64 {
+			return towardsServer(e, e.Counters.Packets.SentBytes, e.Counters.Packets.ReceivedBytes)
+		})}}},
+	{Name: "outsight_edge_network_response_bytes_total", OTel: "outsight.edge.network.response", Unit: "By",
+		Kind: Counter,
+		Help: "Data in packets from the server to the client, with what was sent again or copied",
+		Columns: []Column[Edge]{{Name: "network_response_bytes", Count: ofPackets(func(e *Edge) uint64 {
+			return towardsServer(e, e.Counters.Packets.ReceivedBytes, e.Counters.Packets.SentBytes)
+		})}}},
+	{Name: "outsight_edge_network_reordered_packets_total", OTel: "outsight.edge.network.reordered_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Packets that arrived at this end after one that was sent later (RFC 4737)",
+		Columns: []Column[Edge]{{Name: "network_reordered",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Reordered }), Shown: []Number{
+				{Key: "network_reordered", Title: "Reordered packets", Group: GroupPath, Order: 12, Trouble: true,
+					Meaning: "Packets that arrived at this end after one that was sent later"}}}}},
+	{Name: "outsight_edge_network_duplicated_packets_total", OTel: "outsight.edge.network.duplicated_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Copies of packets, made on the way, that arrived at this end",
+		Columns: []Column[Edge]{{Name: "network_duplicated",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Duplicated }), Shown: []Number{
+				{Key: "network_duplicated", Title: "Copied packets", Group: GroupPath, Order: 13, Trouble: true,
+					Meaning: "Copies of packets, made on the way, that arrived at this end"}}}}},
+	{Name: "outsight_edge_network_repeated_packets_total", OTel: "outsight.edge.network.repeated_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "TCP segments that arrived at this end, sent again although they had arrived before",
+		Columns: []Column[Edge]{{Name: "network_repeated",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Repeated }), Shown: []Number{
+				{Key: "network_repeated", Title: "Needless retransmissions", Group: GroupPath, Order: 14, Trouble: true,
+					Meaning: "TCP segments that were sent again although they had arrived at this end"}}}}},
+	{Name: "outsight_edge_network_delay_seconds", OTel: "outsight.edge.network.delay", Unit: "s", Kind: HistogramSeries,
+		Help: "Time of packets from the other end’s network stack to this end’s, of a sample of those that were sent on the " +
+			"same host",
+		Columns: []Column[Edge]{{Name: "network_delay",
+			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.Packets.Delay }), Shown: []Number{
+				{Key: "network_delay_p50", Title: "One-way delay p50", Unit: "s", Group: GroupPath, Order: 7,
+					Formula: QuantileOf, Quantile: 0.5,
+					Meaning: "Time of a packet on its way to this end"},
+				{Key: "network_delay_p99", Title: "One-way delay p99", Unit: "s", Group: GroupPath, Order: 8,
+					Formula: QuantileOf, Quantile: 0.99,
+					Meaning: "Time of a packet on its way to this end"},
+				{Key: "network_delay_samples", Title: "Packets timed", Group: GroupPath, Order: 15, Formula: Derived,
+					Meaning: "Packets whose delay on the way to this end was measured",
+					Query:   "histogram_count(sum(increase(outsight_edge_network_delay_seconds{$match}[$window])))"}}}}},
+	{Name: "outsight_edge_network_delay_variation_seconds_total", OTel: "outsight.edge.network.delay_variation",
+		Unit: "s", Kind: Counter,
+		Help: "Sum of the differences between the delay of one packet and the next (RFC 3550), one for each entry of the delay",
+		Columns: []Column[Edge]{{Name: "network_delay_variation", Per: Nanoseconds,
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.DelayVariationNS }),
+			Shown: []Number{{Key: "network_jitter", Title: "One-way jitter", Unit: "s", Group: GroupPath, Order: 9,
+				Formula: Derived, Meaning: "By how much the delay of one packet differs from the one before, on average",
+				Query: "sum(rate(outsight_edge_network_delay_variation_seconds_total{$match}[$window])) / " +
+					"histogram_count(sum(rate(outsight_edge_network_delay_seconds{$match}[$window])))"}}}}},
 	{Name: "outsight_edge_completeness_ratio", OTel: "outsight.edge.completeness", Unit: "1", Kind: Gauge,
 		Help:    "Share of what happened at this end that is counted: of received bytes, or of transactions, whichever is less",
 		Columns: []Column[Edge]{{Name: "completeness", Fold: Least, Value: edgeCompleteness}}},
@@ -442,6 +543,19 @@ func ofUDP(read func(*Edge) uint64) func(*Edge) (uint64, bool) {
 		}
 		return read(e), true
 	}
+}
+
+// ofPackets is a counter of packets, which is not there where no packet was seen.
+func ofPackets(read func(*Edge) uint64) func(*Edge) (uint64, bool) {
+	return func(e *Edge) (uint64, bool) { return read(e), e.Counters.Packets.Seen() }
+}
+
+// towardsServer is what an end counted of the way to the server.
+func towardsServer(e *Edge, ofClient, ofServer uint64) uint64 {
+	if e.Side == RoleServer {
+		return ofServer
+	}
+	return ofClient
 }
 
 // ofAttempts is a counter of attempts to connect, which are the client's.

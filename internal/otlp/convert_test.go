@@ -222,6 +222,19 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_first_byte_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_round_trip_duration_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_connection_duration_seconds", float64(testHistogram().Count))
+		request, response := 15.0, 16.0
+		if end.side == "server" {
+			request, response = response, request
+		}
+		edge("outsight_edge_network_request_packets_total", request)
+		edge("outsight_edge_network_response_packets_total", response)
+		edge("outsight_edge_network_request_bytes_total", 10*request)
+		edge("outsight_edge_network_response_bytes_total", 10*response)
+		edge("outsight_edge_network_reordered_packets_total", 17)
+		edge("outsight_edge_network_duplicated_packets_total", 18)
+		edge("outsight_edge_network_repeated_packets_total", 19)
+		edge("outsight_edge_network_delay_seconds", float64(testHistogram().Count))
+		edge("outsight_edge_network_delay_variation_seconds_total", 0.5)
 		// fewer than the bytes: 2000 of 2012
 		edge("outsight_edge_completeness_ratio", float64(7+8+testHistogram().Count)/float64(7+8+testHistogram().Count+14))
 		edge("outsight_edge_paired", end.pairedV)

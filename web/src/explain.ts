@@ -30,7 +30,7 @@ export const linesOf = (e: Explanation): [string, string][] =>
 export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number): string {
   const percent = (v: number) => `${(v * 100).toFixed(1)} %`
   if (/(^|_)p\d+$/.test(n.key)) return `at most ±${percent(bound)}; ±${percent((1 + bound) ** 2 - 1)} by PromQL, which interpolates`
-  if (/^(mean|jitter|rtt_min)$/.test(n.key)) return 'none: a sum over a count, both exact'
+  if (/^(mean|jitter|network_jitter|rtt_min)$/.test(n.key)) return 'none: a sum over a count, both exact'
   if (scope === 'usage' && /bytes$|threads$|quota/.test(n.key) && !/network|disk/.test(n.key)) return 'none: a level, read from the kernel’s files each second'
   return 'none: counted, not sampled'
 }

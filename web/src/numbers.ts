@@ -38,6 +38,24 @@ export interface Side {
   retransmits: number
   /** Time in which the receiver took no more, of connections that ended */
   window_limited_seconds?: Seconds
+  /** Time of a packet on its way to this end */
+  network_delay_p50?: Seconds
+  /** Time of a packet on its way to this end */
+  network_delay_p99?: Seconds
+  /** By how much the delay of one packet differs from the one before, on average */
+  network_jitter?: Seconds
+  /** Packets with data to the server: on the client side those sent, retransmissions among them, on the server side those that arrived */
+  network_request_packets?: number
+  /** Packets with data to the client: on the server side those sent, retransmissions among them, on the client side those that arrived */
+  network_response_packets?: number
+  /** Packets that arrived at this end after one that was sent later */
+  network_reordered?: number
+  /** Copies of packets, made on the way, that arrived at this end */
+  network_duplicated?: number
+  /** TCP segments that were sent again although they had arrived at this end */
+  network_repeated?: number
+  /** Packets whose delay on the way to this end was measured */
+  network_delay_samples?: number
   /** Time in which the sender’s own buffer was too small for the path, of connections that ended */
   send_buffer_limited_seconds?: Seconds
   connections_open: number
@@ -86,7 +104,7 @@ export const USAGE_GROUPS: [string, string[]][] = [
 export const SIDE_GROUPS: [string, string[]][] = [
   ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'send_buffer_limited_seconds']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'send_buffer_limited_seconds']],
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
   ['What went wrong', ['failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued']],
   ['Not timed as requests', ['transfers', 'held', 'pushes', 'one_way']],
@@ -134,6 +152,15 @@ export const SIDE_MEANING: Record<string, string> = {
   jitter: 'By how much the round trip varies, on average',
   retransmits: 'TCP segments sent again, because they were lost or late',
   window_limited_seconds: 'Time in which the receiver took no more, of connections that ended',
+  network_delay_p50: 'Time of a packet on its way to this end',
+  network_delay_p99: 'Time of a packet on its way to this end',
+  network_jitter: 'By how much the delay of one packet differs from the one before, on average',
+  network_request_packets: 'Packets with data to the server: on the client side those sent, retransmissions among them, on the server side those that arrived',
+  network_response_packets: 'Packets with data to the client: on the server side those sent, retransmissions among them, on the client side those that arrived',
+  network_reordered: 'Packets that arrived at this end after one that was sent later',
+  network_duplicated: 'Copies of packets, made on the way, that arrived at this end',
+  network_repeated: 'TCP segments that were sent again although they had arrived at this end',
+  network_delay_samples: 'Packets whose delay on the way to this end was measured',
   send_buffer_limited_seconds: 'Time in which the sender’s own buffer was too small for the path, of connections that ended',
   failures: 'Attempts to connect that failed',
   resets: 'Connections that ended with a reset instead of a close',
@@ -156,4 +183,4 @@ export const HOST_MEANING: Record<string, string> = {
 }
 
 /** The numbers of a side of which more is worse. */
-export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes'])
+export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'network_reordered', 'network_duplicated', 'network_repeated', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes'])

@@ -11,6 +11,7 @@ import { Period } from './header'
 import { Middle } from './middle'
 import { SIDE_MEANING, USAGE_GROUPS } from './numbers'
 import { hostsOf } from './spark'
+import { SplitView } from './splitview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import { paceOf, paceText, usualOf } from './usual'
@@ -130,6 +131,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
       {pace.quantile && <p class={`state ${pace.heat === 'calm' ? 'good' : pace.heat}`} data-pace={pace.heat}>{paceText(pace, baseline)}.</p>}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
+      {edge.split && <SplitView split={edge.split} />}
       {server && <Contention key={server.id} graph={graph} node={server} state={state} change={change} />}
       <Endpoints edge={edge} state={state} change={change} />
       <table class="sides" data-of={edge.id}>

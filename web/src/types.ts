@@ -54,10 +54,21 @@ export interface Edge {
   confidence: 'exact' | 'listener' | 'address' | 'none'
   via?: string
   network_seconds?: number
+  /** Where the time goes from a request's first byte to its reply's, on average, and what was lost on the way. */
+  split?: Split
   /** The most asked for; how many there are besides, and their sum. */
   endpoints?: Endpoint[]
   omitted_endpoints?: number
   other_endpoints?: Endpoint
+}
+
+export interface Split {
+  client_seconds: number
+  network_there_seconds: number
+  server_seconds: number
+  network_back_seconds: number
+  lost_there: number
+  lost_back: number
 }
 
 export interface NumberInfo {

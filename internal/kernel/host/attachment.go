@@ -9,17 +9,23 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Attachment attaches a tracing program to its hook. It can be detached and attached again.
+// Attachment attaches a program to its hook. It can be detached and attached again.
 type Attachment struct {
 	// Function is the program's name in its object, Name what users call it.
 	Function, Name string
 	Program        *ebpf.Program
 	attached       link.Link
+	// Attaching attaches the program; nil for a tracing program, which knows where.
+	Attaching func(*ebpf.Program) (link.Link, error)
 	// Before is called before it is attached again; nil for nothing.
 	Before func() error
 }
 
 func (a *Attachment) attach() (err error) {
+	if a.Attaching != nil {
+		a.attached, err = a.Attaching(a.Program)
+		return err
+	}
 	a.attached, err = link.AttachTracing(link.TracingOptions{Program: a.Program})
 	return err
 }

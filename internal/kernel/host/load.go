@@ -263,11 +263,17 @@ func (p *Loader) AttachAll(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Coll
 
 // TryAttach loads and attaches a tracing program.
 func (p *Loader) TryAttach(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h Hook) error {
+	return p.TryAttachBy(k, spec, maps, h, nil)
+}
+
+// TryAttachBy is TryAttach of a program that is attached by a function; see Attachment.Attaching.
+func (p *Loader) TryAttachBy(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h Hook,
+	attaching func(*ebpf.Program) (link.Link, error)) error {
 	program, err := p.Load(k, spec, maps, h)
 	if err != nil {
 		return err
 	}
-	a := &Attachment{Function: h.Program, Name: h.Name, Program: program}
+	a := &Attachment{Function: h.Program, Name: h.Name, Program: program, Attaching: attaching}
 	if err := a.attach(); err != nil {
 		return err
 	}

@@ -43,8 +43,27 @@ type datagramsDatagramSocket struct {
 		Phase      uint32
 		Requests   uint32
 		Role       uint32
-		Unused     uint32
+		Known      uint32
 		Owner      uint64
+		Packets    struct {
+			_       structs.HostLayout
+			Waiting struct {
+				_                 structs.HostLayout
+				SentPackets       uint64
+				SentBytes         uint64
+				ReceivedPackets   uint64
+				ReceivedBytes     uint64
+				ReorderedPackets  uint64
+				DuplicatedPackets uint64
+				RepeatedPackets   uint64
+			}
+			Ids        uint64
+			Highest    uint32
+			Timestamp  uint32
+			Contiguous uint32
+			NewestId   uint16
+			Flags      uint16
+		}
 	}
 	Calls [4]struct {
 		_    structs.HostLayout

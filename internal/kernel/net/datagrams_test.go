@@ -56,7 +56,7 @@ func wantUDP(t *testing.T, e model.KernelEdge, want model.EdgeCounters) {
 	if got.Latency == nil || got.Latency.Count != want.Replies {
 		t.Errorf("%v: latencies %+v, want %d", e.Key, got.Latency, want.Replies)
 	}
-	got.Latency = nil
+	got.Latency, got.Packets = nil, model.PacketCounters{}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("%v:\ncounted %+v\nwant    %+v", e.Key, got, want)
 	}
@@ -75,6 +75,9 @@ func exchanged(n, request uint64) model.EdgeCounters {
 func turned(c model.EdgeCounters) model.EdgeCounters {
 	c.SentBytes, c.ReceivedBytes = c.ReceivedBytes, c.SentBytes
 	c.SentPackets, c.ReceivedPackets = c.ReceivedPackets, c.SentPackets
+	n := &c.Packets
+	n.SentPackets, n.ReceivedPackets = n.ReceivedPackets, n.SentPackets
+	n.SentBytes, n.ReceivedBytes = n.ReceivedBytes, n.SentBytes
 	return c
 }
 
@@ -226,6 +229,7 @@ func TestOneWayStream(t *testing.T) {
 		e := udpEdges(t, p, port(server), model.RoleServer)
 		return len(e) == 1 && e[0].Counters.ReceivedPackets == n
 	})
+	want.Packets = model.PacketCounters{SentPackets: n, SentBytes: 13 * n}
 	got := udpEdges(t, p, port(server), model.RoleClient)[0].Counters
 	got.Latency, got.Requests = nil, 0
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
@@ -233,6 +237,7 @@ func TestOneWayStream(t *testing.T) {
 	}
 	got = udpEdges(t, p, port(server), model.RoleServer)[0].Counters
 	got.Latency, got.Requests = nil, 0
+	got.Packets.Delay, got.Packets.DelayVariationNS = nil, 0
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", turned(want)) {
 		t.Errorf("server: counted %+v, want %+v", got, turned(want))
 	}

@@ -110,7 +110,7 @@ func waiting(t *testing.T, conn *net.TCPConn) (fd int, release func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetWriteBuffer(1 << 16)
+	conn.SetWriteBuffer(1 << 14)
 	return int(file.Fd()), func() { file.Close() }
 }
 
@@ -122,7 +122,7 @@ func TestReplyBeforeTheRequestIsSent(t *testing.T) {
 	const refused = 200 * time.Millisecond
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
-		conn.SetReadBuffer(1 << 16)
+		conn.SetReadBuffer(1 << 14)
 		if _, err := skipHead(bufio.NewReader(conn)); err != nil {
 			return
 		}
@@ -188,7 +188,7 @@ func TestRequestBeforeTheReplyIsSent(t *testing.T) {
 		syscall.Read(fd, request)
 	})
 	conn := kerneltest.Dial(t, service.String())
-	conn.(*net.TCPConn).SetReadBuffer(1 << 16)
+	conn.(*net.TCPConn).SetReadBuffer(1 << 14)
 	io.WriteString(conn, "GET /long HTTP/1.1\r\n\r\n")
 	reply := make([]byte, len(first)+len(second))
 	if _, err := io.ReadFull(conn, reply[:1000]); err != nil {

@@ -44,6 +44,7 @@ type edgeReader struct {
 	objects   *edgeObjects
 	free      freeIndexes
 	edges     *host.Table[edgesEdge]
+	packets   *packetReader
 	latency   host.Histograms
 	pool      host.Histograms
 	sweep     func() error
@@ -103,6 +104,7 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	p.AddFeature(iterateHook, err)
 	errs = append(errs, err, p.openDatagrams(k, spec, objects))
 	errs = append(errs, p.attachData(k, spec, maps), p.Attach(k, spec, maps, retransmitHook))
+	errs = append(errs, p.openPackets(k, spec, objects))
 	p.edges.sweep, err = p.openSweep(k, spec, maps, sweepConnections, objects.Connections)
 	errs = append(errs, err)
 	p.edges.pairs.sweep, err = p.openSweep(k, spec, maps, sweepPairs, objects.Pairs)
@@ -121,10 +123,13 @@ func (p *Net) prepareEdges(k *host.Kernel) (*ebpf.CollectionSpec, error) {
 		return nil, err
 	}
 	edges := uint32(p.options.MaxEdges + 1)
-	for _, m := range []*ebpf.MapSpec{spec.Edges, spec.EdgeLatency, spec.HistogramPool, spec.FreeHistograms,
-		spec.EdgeOfKey, spec.FreeEdges, spec.ReservedEdges, spec.DatagramEdges, spec.EdgeEndpoints} {
+	for _, m := range []*ebpf.MapSpec{spec.Edges, spec.EdgeLatency, spec.EdgeOfKey, spec.FreeEdges, spec.ReservedEdges,
+		spec.DatagramEdges, spec.PacketsOfEdge, spec.EdgeEndpoints} {
 		m.MaxEntries = edges
 	}
+	// An edge takes up to four, most take fewer.
+	pool := uint32(p.options.MaxEdges*4/3 + 1)
+	spec.HistogramPool.MaxEntries, spec.FreeHistograms.MaxEntries = pool, pool
 	spec.Listeners.MaxEntries = uint32(p.options.MaxListeners)
 	spec.Pairs.MaxEntries = uint32(p.options.MaxConnections)
 	p.prepareStreams(&spec)
@@ -147,6 +152,9 @@ func (p *Net) readEdgesFrom(objects *edgeObjects) error {
 		return err
 	}
 	p.OnClose(r.edges)
+	if r.packets, err = p.openEdgePackets(objects); err != nil {
+		return err
+	}
 	if r.endpoints, err = p.openEndpoints(objects); err != nil {
 		return err
 	}
@@ -209,6 +217,7 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.Entries, r.quotas), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
 	sweepError = errors.Join(sweepError, r.beginSamples(now))
+	r.packets.begin(now)
 	r.quotas.begin(edgesQuotaQUOTA_EDGES)
 	r.quotas.begin(edgesQuotaQUOTA_ENDPOINTS)
 	endpoints := r.endpoints.read(now, r.quotas)
@@ -321,6 +330,7 @@ func (r *edgeReader) read(index int, now time.Time) model.KernelEdge {
 	if state.key.Transport == model.UDP {
 		r.datagrams.complete(index, c)
 	}
+	r.packets.complete(index, state.key.Transport, c, &r.pool)
 	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures +
 		c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
 	state.see(activity, now)
@@ -395,6 +405,7 @@ func (r *edgeReader) release(now time.Time, used int) {
 			*state = edgeState{}
 			recycle(edge)
 			r.datagrams.free(index)
+			r.packets.free(index)
 			_ = r.free.put(index) // the queue has room for every edge
 		case !state.leaving && unused && mayLeave:
 			key := edge.Key
@@ -417,16 +428,26 @@ func (r *edgeReader) emptyHistograms(index int) error {
 	if err := r.latency.Clear(index, 1); err != nil {
 		return err
 	}
-	for i, h := range r.edges.Entries[index].Histograms {
-		if h == 0 {
-			continue
-		}
-		if err := r.pool.Clear(int(h), 1); err != nil {
+	edge := &r.edges.Entries[index]
+	for i := range edge.Histograms {
+		if err := r.emptyHistogram(&edge.Histograms[i]); err != nil {
 			return err
 		}
-		r.edges.Entries[index].Histograms[i] = 0
-		_ = r.objects.FreeHistograms.Update(nil, h, ebpf.UpdateAny) // it has room for every one
 	}
+	return r.emptyHistogram(&r.packets.edges.Entries[index].DelayHistogram)
+}
+
+// emptyHistogram gives a pooled histogram back, if its place has one.
+func (r *edgeReader) emptyHistogram(place *uint32) error {
+	h := *place
+	if h == 0 {
+		return nil
+	}
+	if err := r.pool.Clear(int(h), 1); err != nil {
+		return err
+	}
+	*place = 0
+	_ = r.objects.FreeHistograms.Update(nil, h, ebpf.UpdateAny) // it has room for every one
 	return nil
 }
 

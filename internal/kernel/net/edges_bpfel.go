@@ -48,6 +48,7 @@ type edgesConnection struct {
 	EdgeGeneration   uint32
 	Swept            uint32
 	Unused           uint32
+	Packets          edgesPacketPath
 	Early            struct {
 		_        structs.HostLayout
 		FirstNs  uint64
@@ -123,8 +124,9 @@ type edgesDatagramFlow struct {
 	Phase      uint32
 	Requests   uint32
 	Role       uint32
-	Unused     uint32
+	Known      uint32
 	Owner      uint64
+	Packets    edgesPacketPath
 }
 
 type edgesDatagramSocket struct {
@@ -301,6 +303,27 @@ type edgesEdgeKey struct {
 	Transport   uint8
 	Others      uint8
 	Pad         [4]uint8
+}
+
+type edgesEdgePackets struct {
+	_      structs.HostLayout
+	Counts struct {
+		_                 structs.HostLayout
+		SentPackets       uint64
+		SentBytes         uint64
+		ReceivedPackets   uint64
+		ReceivedBytes     uint64
+		ReorderedPackets  uint64
+		DuplicatedPackets uint64
+		RepeatedPackets   uint64
+	}
+	DelaySumNs       uint64
+	DelayVariationNs uint64
+	LastDelayNs      uint64
+	DelayHistogram   uint32
+	SentLevel        uint32
+	ReceivedLevel    uint32
+	Unused           [7]uint32
 }
 
 type edgesEdgeRole uint32
@@ -511,7 +534,8 @@ const (
 	edgesLruTableLRU_QUERIES         edgesLruTable = 1
 	edgesLruTableLRU_TLS_CALLS       edgesLruTable = 2
 	edgesLruTableLRU_TLS_CONNECTIONS edgesLruTable = 3
-	edgesLruTableLRU_TABLES          edgesLruTable = 4
+	edgesLruTableLRU_EARLY           edgesLruTable = 4
+	edgesLruTableLRU_TABLES          edgesLruTable = 5
 )
 
 type edgesOwnerDrops struct {
@@ -522,6 +546,34 @@ type edgesOwnerDrops struct {
 type edgesOwnerUse struct {
 	_    structs.HostLayout
 	Used [5]uint32
+}
+
+type edgesPacketPath struct {
+	_       structs.HostLayout
+	Waiting struct {
+		_                 structs.HostLayout
+		SentPackets       uint64
+		SentBytes         uint64
+		ReceivedPackets   uint64
+		ReceivedBytes     uint64
+		ReorderedPackets  uint64
+		DuplicatedPackets uint64
+		RepeatedPackets   uint64
+	}
+	Ids        uint64
+	Highest    uint32
+	Timestamp  uint32
+	Contiguous uint32
+	NewestId   uint16
+	Flags      uint16
+}
+
+type edgesPacketStamp struct {
+	_      structs.HostLayout
+	Packet uint64
+	Check  uint64
+	Ns     uint64
+	Unused uint64
 }
 
 type edgesPair struct {
@@ -671,6 +723,7 @@ const (
 	edgesMapDnsQueries             = "dns_queries"
 	edgesMapDnsQuestions           = "dns_questions"
 	edgesMapDnsScratch             = "dns_scratch"
+	edgesMapEarlyPackets           = "early_packets"
 	edgesMapEdgeDrops              = "edge_drops"
 	edgesMapEdgeEndpoints          = "edge_endpoints"
 	edgesMapEdgeLatency            = "edge_latency"
@@ -694,6 +747,8 @@ const (
 	edgesMapOwnerPairs             = "owner_pairs"
 	edgesMapOwnerStreams           = "owner_streams"
 	edgesMapOwnerUses              = "owner_uses"
+	edgesMapPacketStamps           = "packet_stamps"
+	edgesMapPacketsOfEdge          = "packets_of_edge"
 	edgesMapPairs                  = "pairs"
 	edgesMapProxies                = "proxies"
 	edgesMapQuotaDrops             = "quota_drops"
@@ -711,6 +766,8 @@ const (
 	edgesProgInetSockSetStateToo   = "inet_sock_set_state_too"
 	edgesProgOpenDatagramSockets   = "open_datagram_sockets"
 	edgesProgOpenSockets           = "open_sockets"
+	edgesProgPacketReceived        = "packet_received"
+	edgesProgPacketSent            = "packet_sent"
 	edgesProgSockRecvLength        = "sock_recv_length"
 	edgesProgSockSendLength        = "sock_send_length"
 	edgesProgSweepAllDatagramFlows = "sweep_all_datagram_flows"
@@ -807,6 +864,8 @@ type edgesProgramSpecs struct {
 	InetSockSetStateToo   *ebpf.ProgramSpec `ebpf:"inet_sock_set_state_too"`
 	OpenDatagramSockets   *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
 	OpenSockets           *ebpf.ProgramSpec `ebpf:"open_sockets"`
+	PacketReceived        *ebpf.ProgramSpec `ebpf:"packet_received"`
+	PacketSent            *ebpf.ProgramSpec `ebpf:"packet_sent"`
 	SockRecvLength        *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
 	SockSendLength        *ebpf.ProgramSpec `ebpf:"sock_send_length"`
 	SweepAllDatagramFlows *ebpf.ProgramSpec `ebpf:"sweep_all_datagram_flows"`
@@ -837,6 +896,7 @@ type edgesMapSpecs struct {
 	DnsQueries        *ebpf.MapSpec `ebpf:"dns_queries"`
 	DnsQuestions      *ebpf.MapSpec `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.MapSpec `ebpf:"dns_scratch"`
+	EarlyPackets      *ebpf.MapSpec `ebpf:"early_packets"`
 	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
 	EdgeLatency       *ebpf.MapSpec `ebpf:"edge_latency"`
@@ -860,6 +920,8 @@ type edgesMapSpecs struct {
 	OwnerPairs        *ebpf.MapSpec `ebpf:"owner_pairs"`
 	OwnerStreams      *ebpf.MapSpec `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.MapSpec `ebpf:"owner_uses"`
+	PacketStamps      *ebpf.MapSpec `ebpf:"packet_stamps"`
+	PacketsOfEdge     *ebpf.MapSpec `ebpf:"packets_of_edge"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
 	Proxies           *ebpf.MapSpec `ebpf:"proxies"`
 	QuotaDrops        *ebpf.MapSpec `ebpf:"quota_drops"`
@@ -933,6 +995,7 @@ type edgesMaps struct {
 	DnsQueries        *ebpf.Map `ebpf:"dns_queries"`
 	DnsQuestions      *ebpf.Map `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.Map `ebpf:"dns_scratch"`
+	EarlyPackets      *ebpf.Map `ebpf:"early_packets"`
 	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
 	EdgeLatency       *ebpf.Map `ebpf:"edge_latency"`
@@ -956,6 +1019,8 @@ type edgesMaps struct {
 	OwnerPairs        *ebpf.Map `ebpf:"owner_pairs"`
 	OwnerStreams      *ebpf.Map `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.Map `ebpf:"owner_uses"`
+	PacketStamps      *ebpf.Map `ebpf:"packet_stamps"`
+	PacketsOfEdge     *ebpf.Map `ebpf:"packets_of_edge"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
 	Proxies           *ebpf.Map `ebpf:"proxies"`
 	QuotaDrops        *ebpf.Map `ebpf:"quota_drops"`
@@ -977,6 +1042,7 @@ func (m *edgesMaps) Close() error {
 		m.DnsQueries,
 		m.DnsQuestions,
 		m.DnsScratch,
+		m.EarlyPackets,
 		m.EdgeDrops,
 		m.EdgeEndpoints,
 		m.EdgeLatency,
@@ -1000,6 +1066,8 @@ func (m *edgesMaps) Close() error {
 		m.OwnerPairs,
 		m.OwnerStreams,
 		m.OwnerUses,
+		m.PacketStamps,
+		m.PacketsOfEdge,
 		m.Pairs,
 		m.Proxies,
 		m.QuotaDrops,
@@ -1058,6 +1126,8 @@ type edgesPrograms struct {
 	InetSockSetStateToo   *ebpf.Program `ebpf:"inet_sock_set_state_too"`
 	OpenDatagramSockets   *ebpf.Program `ebpf:"open_datagram_sockets"`
 	OpenSockets           *ebpf.Program `ebpf:"open_sockets"`
+	PacketReceived        *ebpf.Program `ebpf:"packet_received"`
+	PacketSent            *ebpf.Program `ebpf:"packet_sent"`
 	SockRecvLength        *ebpf.Program `ebpf:"sock_recv_length"`
 	SockSendLength        *ebpf.Program `ebpf:"sock_send_length"`
 	SweepAllDatagramFlows *ebpf.Program `ebpf:"sweep_all_datagram_flows"`
@@ -1086,6 +1156,8 @@ func (p *edgesPrograms) Close() error {
 		p.InetSockSetStateToo,
 		p.OpenDatagramSockets,
 		p.OpenSockets,
+		p.PacketReceived,
+		p.PacketSent,
 		p.SockRecvLength,
 		p.SockSendLength,
 		p.SweepAllDatagramFlows,

@@ -55,6 +55,44 @@ func BenchmarkDataHooks(b *testing.B) {
 	bench("gRPC", "grpc", true, 1)
 }
 
+// BenchmarkPackets tells what the hooks of packets cost per run when each packet is timed, and when one of 65,536 bytes
+// or packets is.
+func BenchmarkPackets(b *testing.B) {
+	buffer := make([]byte, 1000)
+	for _, c := range []struct {
+		name, network string
+		level         uint32
+	}{{"TCP, all timed", "tcp", 0}, {"TCP, few timed", "tcp", 16}, {"UDP, all timed", "udp", 0}, {"UDP, few timed", "udp", 16}} {
+		b.Run(c.name, func(b *testing.B) {
+			p := New(Options{})
+			if err := p.Open(kerneltest.Kernel(b)); err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			for i := range p.edges.packets.edges.Entries {
+				e := &p.edges.packets.edges.Entries[i]
+				e.SentLevel, e.ReceivedLevel = c.level, c.level
+			}
+			statistics, err := host.EnableStatistics()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer statistics.Close()
+			before := host.ProgramCosts(p)
+			if c.network == "tcp" {
+				exchangeTCP(b, buffer)
+			} else {
+				exchangeUDP(b, buffer, true, 1)
+			}
+			for i, cost := range host.ProgramCosts(p) {
+				if runs := cost.Runs - before[i].Runs; runs > 0 && strings.HasPrefix(cost.Name, "cgroup_skb/") {
+					b.ReportMetric(float64(cost.RunTimeNS-before[i].RunTimeNS)/float64(runs), cost.Name+"-ns")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkSamples tells what a sample of the connections costs, per run of the program that sees connections begin and
 // end: with and without.
 func BenchmarkSamples(b *testing.B) {

@@ -304,7 +304,7 @@ func repliesBeforeRequestsAreSent(t *testing.T, p *Net) {
 			read := make(chan struct{})
 			service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 				defer conn.Close()
-				conn.SetReadBuffer(1 << 16)
+				conn.SetReadBuffer(1 << 14)
 				if _, err := io.ReadFull(conn, make([]byte, len(said))); err != nil {
 					return
 				}
@@ -452,7 +452,7 @@ func requestsBeforeRepliesAreSent(t *testing.T, p *Net) {
 				syscall.Read(fd, make([]byte, 1))
 			})
 			conn := kerneltest.Dial(t, service.String()).(*net.TCPConn)
-			conn.SetReadBuffer(1 << 16)
+			conn.SetReadBuffer(1 << 14)
 			io.WriteString(conn, before)
 			heard := make([]byte, len(late)+len(after))
 			if _, err := io.ReadFull(conn, heard[:1000]); err != nil {

@@ -69,11 +69,13 @@ func (p *Net) Open(k *host.Kernel) error {
 // Parts of the module.
 func (p *Net) Parts() []host.Part {
 	return []host.Part{
-		{Rank: 3, Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
+		{Rank: 3, Part: model.Part{Name: "packets", Purpose: "packets on the way: lost, reordered, copied, and their delay"},
+			Functions: []string{"packet_sent", "packet_received"}},
+		{Rank: 4, Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
 			Always:    p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS,
 			Detaching: func() error { return p.edges.setNamesShed(1) },
 			Attached:  func() error { return p.edges.setNamesShed(0) }},
-		{Rank: 4, Part: model.Part{Name: "transfers", Purpose: "bytes and transactions of connections"},
+		{Rank: 5, Part: model.Part{Name: "transfers", Purpose: "bytes and transactions of connections"},
 			Functions: []string{"sock_send_length", "sock_recv_length", "after_inet_sendmsg", "after_inet_recvmsg",
 				"after_inet6_sendmsg", "after_inet6_recvmsg", "after_inet_sendpage"},
 			Detaching: func() error { return p.watch(false) },

@@ -103,7 +103,7 @@ func (p *Sched) Parts() []host.Part {
 		{Rank: 2, Part: model.Part{Name: "counters",
 			Purpose: "cycles, instructions and cache misses; energy is then divided by CPU time", Under: "switches"},
 			Functions: []string{countersProgCountSwitch}},
-		{Rank: 5, Part: model.Part{Name: "switches",
+		{Rank: 6, Part: model.Part{Name: "switches",
 			Purpose: "run-queue latency and context switches; CPU time then comes from files"},
 			Functions: []string{cgroupsProgSchedSwitch}, Detached: p.endSwitches, Attaching: p.resetWaits,
 			Attached: p.beginSwitches},

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * Packets with data on their way between sockets: the part of edges.bpf.c that is called where a
+ * socket's packets leave for the network, before they are segmented, and where they arrive, after
+ * they were put together. Its answer is always to let them pass.
+ */
+#ifndef OUTSIGHT_PACKETS_PATH_H
+#define OUTSIGHT_PACKETS_PATH_H
+
+#include "include/kernel.h"
+#include "net/addresses.h"
+#include "net/connections.h"
+#include "net/datagram_flows.h"
+#include "net/early_packets.h"
+#include "net/packet_counts.h"
+#include "net/packet_stamps.h"
+#include "net/packets.h"
+
+#define LET_PASS 1
+
+/* As the kernel's interface has them. */
+struct bpf_sock {
+	u32 bound_dev_if;
+	u32 family;
+	u32 type;
+	u32 protocol;
+	u32 mark;
+	u32 priority;
+	u32 src_ip4;
+	u32 src_ip6[4];
+	u32 src_port;
+	__be16 dst_port;
+	u16 : 16;
+	u32 dst_ip4;
+	u32 dst_ip6[4];
+	u32 state;
+};
+
+struct bpf_tcp_sock {
+	u32 snd_cwnd;
+	u32 srtt_us;
+	u32 rtt_min;
+	u32 snd_ssthresh;
+	u32 rcv_nxt;
+	u32 snd_nxt;
+	u32 snd_una;
+	u32 mss_cache;
+	u32 unused[12];
+	u64 bytes_received;
+};
+
+struct __sk_buff {
+	u32 len;
+	u32 unused[35];
+	u64 flow_keys;
+	u64 tstamp;
+	u32 wire_len;
+	u32 gso_segs;
+	union {
+		struct bpf_sock *sk;
+		u64 : 64;
+	} __attribute__((aligned(8)));
+	u32 gso_size;
+};
+
+_Static_assert(__builtin_offsetof(struct __sk_buff, gso_segs) == 164, "gso_segs");
+_Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "sk");
+_Static_assert(__builtin_offsetof(struct bpf_tcp_sock, bytes_received) == 80, "bytes_received");
+
+/* One packet with data. */
+struct packet {
+	u32 length;   /* of its data */
+	u32 segments; /* that it becomes, or was put together of */
+	u32 first;    /* TCP: sequence number of the first byte */
+	u32 timestamp; /* TCP: 0 where the connection has none */
+	u16 id;	      /* IPv4: identification; 0: none */
+	u16 greater_port;
+	u16 transport; /* where its header begins */
+	u16 sent;
+	struct address from, to;
+};
+
+#define IP_FRAGMENT 0x3fff /* more fragments, or an offset */
+#define HOP_BY_HOP 0
+
+/* Reads the header of IP. Addresses are wanted of UDP alone. */
+static __noinline int read_ip(struct __sk_buff *skb, struct packet *packet, u32 protocol)
+{
+	u8 header[40];
+
+	if (!packet || bpf_skb_load_bytes(skb, 0, header, 20))
+		return -1;
+	if (header[0] >> 4 == 4) {
+		packet->transport = (header[0] & 15) * 4;
+		packet->id = (u16)header[4] << 8 | header[5];
+		if (header[9] != protocol)
+			return -1;
+		map_ipv4(&packet->from, *(u32 *)&header[12]);
+		map_ipv4(&packet->to, *(u32 *)&header[16]);
+		return 0;
+	}
+	if (header[0] >> 4 != 6 || bpf_skb_load_bytes(skb, 0, header, 40))
+		return -1;
+	packet->transport = 40;
+	packet->id = 0;
+	/* Packets of more than 64 KiB have one extension of eight bytes. */
+	if (header[6] == HOP_BY_HOP && !bpf_skb_load_bytes(skb, 40, &header[6], 2) && !header[7])
+		packet->transport = 48;
+	if (header[6] != protocol)
+		return -1;
+	copy_ipv6(&packet->from, (struct in6_addr *)&header[8]);
+	copy_ipv6(&packet->to, (struct in6_addr *)&header[24]);
+	return 0;
+}
+
+static __always_inline u32 segments_of(struct __sk_buff *skb, u32 length)
+{
+	u32 segments = skb->gso_segs, size = skb->gso_size;
+
+	if (segments || !size)
+		return segments ? segments : 1;
+	return (length + size - 1) / size;
+}
+
+/* --- order --- */
+
+enum order {
+	IN_ORDER = 0,
+	ORDER_OLDER = 1,
+	ORDER_COPY = 2,
+};
+
+/*
+ * Senders number their packets in IPv4: for each connection, one after another. Returns how much
+ * newer the packet is than the newest; has says whether it was received before.
+ */
+static __always_inline s32 note_id(struct packet_path *path, u16 id, u32 segments, bool *has)
+{
+	u16 last = id + segments - 1;
+	s32 newer = (__s16)(last - path->newest_id);
+	u64 bits = segments < 64 ? (1ULL << (segments & 63)) - 1 : ~0ULL;
+
+	*has = false;
+	if (!(path->flags & PATH_IDS)) {
+		path->flags |= PATH_IDS;
+		newer = 64;
+	}
+	if (newer > 0) {
+		path->ids = (newer < 64 ? path->ids << (newer & 63) : 0) | bits;
+		path->newest_id = last;
+	} else if (newer > -64) {
+		bits <<= -newer & 63;
+		*has = (path->ids & bits) == bits;
+		path->ids |= bits;
+	}
+	return newer;
+}
+
+/*
+ * The order of what was sent is that of the timestamps, which are in milliseconds; of those that
+ * have the same, of their ids. Of what has neither it is not known: what fills a gap may have been
+ * sent again.
+ */
+static __always_inline u32 tcp_order(struct packet_path *path, const struct packet *packet,
+				     u32 expected, bool *repeated)
+{
+	u32 end = packet->first + packet->length;
+	bool first = !(path->flags & PATH_RECEIVED), has = false, older;
+	s32 newer = packet->id ? note_id(path, packet->id, packet->segments, &has) : 0;
+	s32 later = first ? 1 : (s32)(packet->timestamp - path->timestamp);
+	bool gap = !first && (s32)(packet->first - path->highest) < 0;
+
+	/* The socket may not have taken what waits for it. */
+	if (first || (s32)(expected - path->contiguous) > 0)
+		path->contiguous = expected;
+	bool known = (s32)(end - path->contiguous) <= 0; /* all of it has been received */
+	if (!known && (s32)(packet->first - path->contiguous) <= 0)
+		path->contiguous = end;
+
+	older = packet->timestamp && later < 0;
+	if (!later && packet->id)
+		older = newer <= 0;
+	if (later > 0)
+		path->timestamp = packet->timestamp;
+	if (first || (s32)(end - path->highest) > 0)
+		path->highest = end;
+	path->flags |= PATH_RECEIVED;
+	*repeated = known && !older;
+	/* What was late may have been sent again, and have come that way before: it is no copy. */
+	if (older && (has || (known && (!packet->id || newer <= -64))))
+		return ORDER_COPY;
+	return older && gap ? ORDER_OLDER : IN_ORDER;
+}
+
+/* An id far from the others is the beginning of another row of them. */
+static __always_inline u32 udp_order(struct packet_path *path, const struct packet *packet)
+{
+	bool has = false;
+
+	if (!packet->id)
+		return IN_ORDER;
+	s32 newer = note_id(path, packet->id, packet->segments, &has);
+	if (newer > 0)
+		return IN_ORDER;
+	if (newer > -64)
+		return has ? ORDER_COPY : ORDER_OLDER;
+	path->newest_id = packet->id + packet->segments - 1;
+	path->ids = 1;
+	return IN_ORDER;
+}
+
+/* --- counting --- */
+
+static __always_inline void count_packet(struct packet_counts *to, const struct packet *packet,
+					 u32 order, bool repeated)
+{
+	u32 n = packet->segments;
+
+	if (packet->sent) {
+		__sync_fetch_and_add(&to->sent_packets, n);
+		__sync_fetch_and_add(&to->sent_bytes, packet->length);
+		return;
+	}
+	__sync_fetch_and_add(&to->received_packets, n);
+	__sync_fetch_and_add(&to->received_bytes, packet->length);
+	if (order == ORDER_OLDER)
+		__sync_fetch_and_add(&to->reordered_packets, n);
+	else if (order == ORDER_COPY)
+		__sync_fetch_and_add(&to->duplicated_packets, n);
+	if (repeated)
+		__sync_fetch_and_add(&to->repeated_packets, n);
+}
+
+/* --- TCP --- */
+
+/*
+ * Of the sequence numbers of a packet the one with most trailing zeros: that of a part which has it
+ * is the same, and so is that of a whole in which no other has more.
+ */
+static __always_inline u32 position_of(const struct packet *packet)
+{
+	u32 last = packet->first + packet->length - 1;
+	u32 bit = 63 - __builtin_clzll((u64)((packet->first - 1) ^ last) | 1);
+
+	return last >> (bit & 31) << (bit & 31);
+}
+
+static __always_inline bool is_multiple(u32 position, u32 level)
+{
+	return !(position & ((1U << (level & 31)) - 1));
+}
+
+static __always_inline bool edge_is_known(const struct connection *c)
+{
+	return c->flags & CONNECTION_OPEN && edge_at(c->edge, c->edge_generation);
+}
+
+static __always_inline void time_tcp(struct connection *c, struct edge_packets *p,
+				     const struct packet *packet)
+{
+	u32 position = position_of(packet);
+	u32 level = !p ? 0 : packet->sent ? p->sent_level : p->received_level;
+
+	if (!is_multiple(position, level))
+		return;
+	u64 identity = (u64)position << 32 | packet->timestamp;
+	/* Which connection, and which way. */
+	u64 check = c->flags & CONNECTION_WHOLE ?
+			    (u64)c->client_sequence << 32 | c->server_sequence :
+			    0;
+	check += (c->role == ROLE_CLIENT) == packet->sent;
+	if (packet->sent)
+		stamp_packet(identity, check);
+	else if (p)
+		match_packet(p, identity, check);
+}
+
+/* What came with the last packet of the handshake came to the listening socket. */
+static __always_inline void count_with_handshake(struct connection *c, struct bpf_tcp_sock *tcp)
+{
+	if (c->packets.flags & PATH_BEGUN)
+		return;
+	c->packets.flags |= PATH_BEGUN;
+	u64 bytes = tcp->bytes_received;
+	if (c->role != ROLE_SERVER || !(c->flags & CONNECTION_WHOLE) || !bytes)
+		return;
+	u32 size = tcp->mss_cache;
+	struct packet packet = {.length = bytes, .segments = size ? (bytes + size - 1) / size : 1};
+	count_packet(&c->packets.waiting, &packet, IN_ORDER, false);
+	if (edge_is_known(c))
+		deliver_waiting(c);
+}
+
+#define TCP_TIMESTAMP bpf_htonl(0x0101080a) /* no operation twice, kind 8, length 10 */
+
+static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, bool sent)
+{
+	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct packet packet = {.sent = sent};
+	u32 header[8];
+
+	if (!c || c->flags & CONNECTION_LISTENER || read_ip(skb, &packet, IPPROTO_TCP))
+		return 0;
+	struct bpf_tcp_sock *tcp = NULL;
+	if (!sent) {
+		tcp = bpf_tcp_sock(sk);
+		if (!tcp)
+			return 0;
+		count_with_handshake(c, tcp);
+	}
+	if (bpf_skb_load_bytes(skb, packet.transport, header, 20))
+		return 0;
+	u32 size = (bpf_ntohl(header[3]) >> 28) * 4, before = packet.transport + size;
+	if (size < 20 || skb->len <= before)
+		return 0;
+	packet.length = skb->len - before;
+	packet.segments = segments_of(skb, packet.length);
+	packet.first = bpf_ntohl(header[1]);
+	if (size >= 32 && !bpf_skb_load_bytes(skb, packet.transport + 20, &header[5], 12) &&
+	    header[5] == TCP_TIMESTAMP)
+		packet.timestamp = bpf_ntohl(header[6]);
+	bool repeated = false;
+	u32 order = tcp ? tcp_order(&c->packets, &packet, tcp->rcv_nxt, &repeated) : IN_ORDER;
+	struct edge_packets *p = NULL;
+	if (edge_is_known(c)) {
+		u32 index = c->edge;
+		p = bpf_map_lookup_elem(&packets_of_edge, &index);
+	}
+	count_packet(p ? &p->counts : &c->packets.waiting, &packet, order, repeated);
+	time_tcp(c, p, &packet);
+	if (!p && edge_is_known(c))
+		deliver_waiting(c);
+	return 0;
+}
+
+/* --- UDP --- */
+
+static __always_inline bool flow_is_known(const struct datagram_flow *f)
+{
+	u32 index = f->edge;
+	struct datagram_edge *d = bpf_map_lookup_elem(&datagram_edges, &index);
+
+	return f->known && d && f->generation == (u32)d->generation;
+}
+
+#define TIMED_BYTES 16
+
+/*
+ * The greater port is the client's, most often: translation of the server's address does not change
+ * it.
+ */
+static __noinline int time_udp(struct __sk_buff *skb, const struct packet *packet,
+			       struct edge_packets *p)
+{
+	u64 data[TIMED_BYTES / 8] = {};
+
+	if (!packet)
+		return 0;
+	u32 size = skb->gso_size, length = packet->segments > 1 && size ? size : packet->length;
+	u32 read = at_most(length, TIMED_BYTES);
+
+	if (read && bpf_skb_load_bytes(skb, packet->transport + 8, data, read))
+		return 0;
+	u64 identity = mixed(data[0] ^ mixed(data[1])) | 1;
+	u64 check = (u64)packet->greater_port << 48 | (u64)packet->id << 32 | length;
+	u32 level = !p ? 0 : packet->sent ? p->sent_level : p->received_level;
+	if (!is_multiple(mixed(identity + check), level))
+		return 0;
+	if (packet->sent)
+		stamp_packet(identity, check);
+	else if (p)
+		match_packet(p, identity, check);
+	return 0;
+}
+
+/* The flow of a packet, if a call has made it. */
+static __always_inline struct datagram_flow *made_flow(struct datagram_socket *s,
+						       struct flow_key *key)
+{
+	if (!s || !s->id)
+		return NULL;
+	if (same_peer(&s->peer, &key->peer))
+		return s->flow.role ? &s->flow : NULL;
+	struct datagram_flow *f = bpf_map_lookup_elem(&datagram_flows, key);
+	return f ? f : bpf_map_lookup_elem(&crowded_flows, key);
+}
+
+static __noinline int udp_packet(struct __sk_buff *skb, struct bpf_sock *sk, bool sent)
+{
+	struct packet packet = {.sent = sent};
+	struct flow_key key = {};
+	u16 header[4];
+
+	if (read_ip(skb, &packet, IPPROTO_UDP) ||
+	    bpf_skb_load_bytes(skb, packet.transport, header, 8))
+		return 0;
+	u32 before = packet.transport + 8;
+	if (skb->len < before)
+		return 0;
+	u16 source = bpf_ntohs(header[0]), destination = bpf_ntohs(header[1]);
+	packet.greater_port = source > destination ? source : destination;
+	packet.length = skb->len - before;
+	packet.segments = segments_of(skb, packet.length);
+	key.socket = bpf_get_socket_cookie(skb);
+	key.peer.address = sent ? packet.to : packet.from;
+	key.peer.port = sent ? destination : source;
+	struct datagram_socket *s = bpf_sk_storage_get(&datagram_sockets, sk, 0, 0);
+	struct datagram_flow *f = made_flow(s, &key);
+	struct packet_path *path = f ? &f->packets : early_path(&key);
+	if (!path) {
+		count_drop(DROP_DATAGRAM_FLOW);
+		return 0;
+	}
+	u32 order = sent ? IN_ORDER : udp_order(path, &packet);
+	struct edge_packets *p = NULL;
+	if (f && flow_is_known(f)) {
+		u32 index = f->edge;
+		p = bpf_map_lookup_elem(&packets_of_edge, &index);
+	}
+	count_packet(p ? &p->counts : &path->waiting, &packet, order, false);
+	time_udp(skb, &packet, p);
+	if (p)
+		return 0;
+	if (!f) {
+		s = bpf_sk_storage_get(&datagram_sockets, sk, 0, 0);
+		f = made_flow(s, &key);
+	}
+	if (f && flow_is_known(f))
+		deliver_packets(&path->waiting, f->edge);
+	return 0;
+}
+
+static __always_inline int packet_passes(struct __sk_buff *skb, bool sent)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	if (!sk)
+		return LET_PASS;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return LET_PASS;
+	if (sk->protocol == IPPROTO_TCP)
+		tcp_packet(skb, sk, sent);
+	else if (sk->protocol == IPPROTO_UDP)
+		udp_packet(skb, sk, sent);
+	return LET_PASS;
+}
+
+SEC("cgroup_skb/egress")
+int packet_sent(struct __sk_buff *skb)
+{
+	return packet_passes(skb, true);
+}
+
+SEC("cgroup_skb/ingress")
+int packet_received(struct __sk_buff *skb)
+{
+	return packet_passes(skb, false);
+}
+
+#endif

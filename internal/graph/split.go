@@ -1,0 +1,41 @@
+package graph
+
+// Split is where the time goes from a request's first byte to its reply's, on average: the four parts add up to what the
+// client waits. It is known where both ends counted the same connections, and packets were timed in both directions.
+type Split struct {
+	// Client is what remains: the time in the client's own host, before the request is sent and until the reply is read.
+	// It is 0 where the others, which are not of exactly the same packets, are more than the whole.
+	Client float64 `json:"client_seconds"`
+	// There is the time of a packet on its way to the server, Back to the client; Server is from the request's first
+	// byte to the reply's, at the server.
+	There  float64 `json:"network_there_seconds"`
+	Server float64 `json:"server_seconds"`
+	Back   float64 `json:"network_back_seconds"`
+	// LostThere and LostBack are packets that were sent and did not arrive, in the window; what is on its way at its end
+	// may be among them.
+	LostThere float64 `json:"lost_there"`
+	LostBack  float64 `json:"lost_back"`
+}
+
+var (
+	networkRequestPackets  = edgeTable.field("network_request_packets")
+	networkResponsePackets = edgeTable.field("network_response_packets")
+	networkDuplicated      = edgeTable.field("network_duplicated")
+)
+
+// splitOf is the split of an edge of which both sides counted the same.
+func splitOf(client, server *Side) *Split {
+	if client.firstByteMean == 0 || server.firstByteMean == 0 || client.delayMean == 0 || server.delayMean == 0 {
+		return nil
+	}
+	s := &Split{There: server.delayMean, Server: server.firstByteMean, Back: client.delayMean}
+	s.Client = max(0, client.firstByteMean-s.There-s.Server-s.Back)
+	s.LostThere = lost(client.Of(networkRequestPackets), server.Of(networkRequestPackets), server)
+	s.LostBack = lost(server.Of(networkResponsePackets), client.Of(networkResponsePackets), client)
+	return s
+}
+
+// lost is what of sent packets did not arrive. Copies that were made on the way arrived besides.
+func lost(sent, arrived float64, receiver *Side) float64 {
+	return max(0, sent+receiver.Of(networkDuplicated)-arrived)
+}

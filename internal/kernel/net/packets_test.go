@@ -1,0 +1,253 @@
+package net
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"outsight/internal/kernel/kerneltest"
+	"outsight/internal/model"
+)
+
+// packetsOf are what both ends of the edges of a service saw of its packets.
+func packetsOf(t *testing.T, p *Net, transport model.Transport, port uint16) (client, server model.PacketCounters) {
+	t.Helper()
+	all, err := p.ReadEdges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sums [3]model.EdgeCounters
+	for i := range all {
+		if k := &all[i].Key; k.Transport == transport && k.Service.Port() == port {
+			sums[k.Role].Add(&all[i].Counters)
+		}
+	}
+	return sums[model.RoleClient].Packets, sums[model.RoleServer].Packets
+}
+
+// expectPackets compares what the ends counted with the wire's log.
+func expectPackets(t *testing.T, p *Net, w *wire, transport model.Transport, port uint16) (client,
+	server model.PacketCounters) {
+	t.Helper()
+	line := func(sent, bytes, received, receivedBytes, lost, copied, reordered uint64) string {
+		return fmt.Sprintf("%d packets and %d bytes sent, %d and %d received, %d lost, %d copied, %d reordered", sent, bytes,
+			received, receivedBytes, lost, copied, reordered)
+	}
+	var got, want string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("counted %s\nlogged  %s", got, want)
+		}
+	})
+	kerneltest.Eventually(t, "what is counted is what the wire logged", func() bool {
+		client, server = packetsOf(t, p, transport, port)
+		log := w.logged()
+		got = line(client.SentPackets, client.SentBytes, server.ReceivedPackets, server.ReceivedBytes,
+			client.SentPackets+server.Duplicated-server.ReceivedPackets, server.Duplicated, server.Reordered)
+		want = line(uint64(log.taken), uint64(log.takenBytes), uint64(log.given), uint64(log.givenBytes), uint64(log.lost),
+			uint64(log.duplicated), uint64(log.reordered))
+		return got == want
+	})
+	t.Log(got)
+	return client, server
+}
+
+// sendOver sends bytes over a connection through the wire, in calls of size, and waits until they have arrived.
+func sendOver(t *testing.T, w *wire, server string, total, size int) (port uint16) {
+	t.Helper()
+	var listener net.Listener
+	var conn net.Conn
+	w.within("server", func() { listener = kerneltest.Listen(t, server) })
+	received := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			_, err = io.CopyN(io.Discard, conn, int64(total))
+			conn.Write([]byte{1})
+			t.Cleanup(func() { conn.Close() }) // what comes late is not seen after the end
+		}
+		received <- err
+	}()
+	w.within("client", func() {
+		var err error
+		if conn, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { conn.Close() })
+	for sent := 0; sent < total; sent += size {
+		if _, err := conn.Write(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-received; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return uint16(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// What is sent, lost, copied and reordered on the way is counted to the packet, of calls large and small: large ones
+// are segmented on the way. IPv6 does not number packets: there the order of what was sent in one millisecond is not
+// known.
+func TestPacketsOfConnectionsAreExact(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		lose, duplicate, hold int
+		size                  int
+		six                   bool
+	}{
+		{"nothing lost", 0, 0, 0, 32768, false},
+		{"one in 100 lost", 100, 0, 0, 32768, false},
+		{"one in 20 lost", 20, 0, 0, 32768, false},
+		{"copied", 0, 37, 0, 32768, false},
+		{"reordered", 0, 0, 53, 32768, false},
+		{"all of it", 101, 37, 53, 32768, false},
+		{"all of it, small", 101, 37, 53, 128, false},
+		{"IPv6, lost", 100, 0, 0, 32768, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := openShared(t)
+			w := newWire(t)
+			w.lose, w.duplicate, w.hold = c.lose, c.duplicate, c.hold
+			w.start()
+			server := "10.214.0.2"
+			if c.six {
+				server = "fd14::2"
+			}
+			port := sendOver(t, w, server, max(2<<20/32768, 100000/c.size)*c.size, c.size)
+			_, received := expectPackets(t, p, w, model.TCP, port)
+			if c.lose+c.duplicate+c.hold == 0 && received.Repeated != 0 {
+				t.Errorf("%d packets repeated, and none was lost", received.Repeated)
+			}
+			if received.Delay == nil {
+				t.Error("no delay was measured")
+			}
+		})
+	}
+}
+
+// The same of datagrams, connected or not; those of an unconnected socket have no identification, so that their order
+// is not known.
+func TestPacketsOfDatagramsAreExact(t *testing.T) {
+	const datagrams = 1000
+	for _, c := range []struct {
+		name                  string
+		lose, duplicate, hold int
+		address               string
+	}{
+		{"nothing lost", 0, 0, 0, "10.214.0.2:7001"},
+		{"one in 1000 lost", 1000, 0, 0, "10.214.0.2:7002"},
+		{"one in 20 lost", 20, 0, 0, "10.214.0.2:7003"},
+		{"all of it", 101, 37, 53, "10.214.0.2:7004"},
+		{"IPv6, lost", 100, 0, 0, "[fd14::2]:7005"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := openShared(t)
+			w := newWire(t)
+			w.lose, w.duplicate, w.hold = c.lose, c.duplicate, c.hold
+			w.start()
+			to, err := net.ResolveUDPAddr("udp", c.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var server, client *net.UDPConn
+			w.within("server", func() {
+				if server, err = net.ListenUDP("udp", to); err != nil {
+					t.Error(err)
+				}
+			})
+			defer server.Close()
+			w.within("client", func() {
+				if client, err = net.DialUDP("udp", nil, to); err != nil {
+					t.Error(err)
+				}
+			})
+			defer client.Close()
+			server.SetReadBuffer(8 << 20)
+			data := make([]byte, 200)
+			for i := range uint64(datagrams) {
+				binary.BigEndian.PutUint64(data, i)
+				if _, err := client.Write(data); err != nil {
+					t.Fatal(err)
+				}
+				if i%50 == 0 {
+					time.Sleep(time.Millisecond) // the wire has room for 500
+				}
+			}
+			// Nobody has received anything so far: the first call finds who the packets are of.
+			if _, _, err := server.ReadFromUDP(data); err != nil {
+				t.Fatal(err)
+			}
+			sent, _ := expectPackets(t, p, w, model.UDP, uint16(to.Port))
+			if sent.SentPackets != datagrams {
+				t.Errorf("%d packets sent, want %d", sent.SentPackets, datagrams)
+			}
+		})
+	}
+}
+
+// Each packet of a conversation is timed while there are few, and no delay is less than what the wire took.
+func TestDelaysAreThoseOfTheWire(t *testing.T) {
+	const exchanges = 200
+	p := openShared(t)
+	w := newWire(t)
+	w.delay = time.Millisecond
+	w.start()
+	var listener net.Listener
+	w.within("server", func() { listener = kerneltest.Listen(t, "10.214.0.2") })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { conn.Close() }) // its end may not come through the wire any more
+		io.Copy(conn, conn)
+	}()
+	var conn net.Conn
+	var err error
+	w.within("client", func() {
+		if conn, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+			t.Error(err)
+		}
+	})
+	defer conn.Close()
+	message := make([]byte, 100)
+	for range exchanges {
+		if _, err := conn.Write(message); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port := uint16(listener.Addr().(*net.TCPAddr).Port)
+	client, server := expectPackets(t, p, w, model.TCP, port)
+	if server.Delay == nil || client.Delay == nil {
+		t.Fatalf("no delays: there %v, back %v", server.Delay, client.Delay)
+	}
+	if server.Delay.Count != exchanges {
+		t.Errorf("%d delays there, want %d", server.Delay.Count, exchanges)
+	}
+	// Of what the client receives before its edge is known, the delay is not measured.
+	if client.Delay.Count < exchanges-1 || client.Delay.Count > exchanges {
+		t.Errorf("%d delays back, want %d or one less", client.Delay.Count, exchanges)
+	}
+	var least time.Duration
+	all := w.logged().least
+	for _, d := range all {
+		least += d
+	}
+	if got := time.Duration(server.Delay.SumNS); got < least {
+		t.Errorf("the delays sum up to %v, and the wire alone took %v", got, least)
+	}
+	slices.Sort(all)
+	t.Logf("p50 %v there, %v back, in the wire %v", time.Duration(1e9*server.Delay.Quantile(0.5)),
+		time.Duration(1e9*client.Delay.Quantile(0.5)), all[len(all)/2])
+}
