@@ -107,7 +107,7 @@ end-to-end: ## the built binary against real containers (root, Docker)
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
 	@scripts/install kernels
-	@go test -count=1 -v -timeout 40m -parallel $(GUESTS) ./test/kernels
+	@go test -count=1 -v -timeout 60m -parallel $(GUESTS) ./test/kernels
 
 # Tests with the build tag long take minutes, gigabytes, a memory cgroup of their own, or other systems.
 ATTACKS       = ^Test(OneTenantAttacksAnotherDoesNotNotice|HostileTenantInMemory|QueriesInFourGiB|StrangersTakeLittle)$$

@@ -287,4 +287,9 @@ static __always_inline u32 at_most(u64 n, const u32 limit)
 	return n;
 }
 
+static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
+{
+	return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
 #endif

@@ -188,6 +188,7 @@ struct connection {
 	u64 last_ns;  /* of the transaction: the last byte of the reply so far */
 	u64 opened_ns;
 	u64 sampled_ns; /* when the path was last looked at */
+	u64 unread_since_ns; /* server: when the first packet arrived that was not read; 0: none */
 	u64 received_bytes;
 	u32 edge;
 	u32 phase;

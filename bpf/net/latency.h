@@ -45,11 +45,6 @@ static __always_inline void add_sample(u32 *place, u64 *sum, u64 ns)
 	__sync_fetch_and_add(sum, ns ? ns : 1);
 }
 
-static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
-{
-	return to_ns > from_ns ? to_ns - from_ns : 0;
-}
-
 /*
  * What the kernel measured of the path: smoothed round-trip time and its mean deviation. They
  * change slowly, and a sample costs as much as the latency itself: a connection gives at most a

@@ -38,6 +38,24 @@ static __noinline int deliver_packets(struct packet_counts *from, u32 index)
 	return 0;
 }
 
+/* A server has read what it received. Of a request that is read in parts, the first one counts. */
+static __always_inline void count_unread(struct connection *c)
+{
+	u64 since = c->unread_since_ns;
+	u32 index = c->edge;
+
+	if (!since)
+		return;
+	c->unread_since_ns = 0;
+	if (c->phase == PHASE_REQUEST)
+		return;
+	struct edge_packets *p = bpf_map_lookup_elem(&packets_of_edge, &index);
+	if (!p)
+		return;
+	__sync_fetch_and_add(&p->unread_sum_ns, elapsed(since, bpf_ktime_get_ns()));
+	__sync_fetch_and_add(&p->unread_requests, 1);
+}
+
 /* To be called when the edge of a connection has become known. */
 static __always_inline void deliver_waiting(struct connection *c)
 {

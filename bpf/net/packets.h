@@ -27,11 +27,13 @@ struct edge_packets {
 	u64 delay_sum_ns; /* from the sender's stack to this end's, of the packets that were timed */
 	u64 delay_variation_ns; /* sum of the differences between a delay and the one before */
 	u64 last_delay_ns;	/* 0: none so far */
+	u64 unread_sum_ns;	/* for which requests lay in the server's sockets until they were read */
+	u64 unread_requests;	/* of how many reads that is the sum */
 	u32 delay_histogram;	/* index in the pool, 0 until first needed */
 	/* Set by the reader: of 2^level bytes (TCP) or packets (UDP) one is timed. */
 	u32 sent_level;
 	u32 received_level;
-	u32 unused[7];
+	u32 unused[3];
 };
 
 /* What is known of the packets of one connection, or of one flow of UDP. */

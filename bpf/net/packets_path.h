@@ -326,6 +326,8 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 		u32 index = c->edge;
 		p = bpf_map_lookup_elem(&packets_of_edge, &index);
 	}
+	if (!sent && !c->unread_since_ns && c->role == ROLE_SERVER)
+		c->unread_since_ns = bpf_ktime_get_ns();
 	count_packet(p ? &p->counts : &c->packets.waiting, &packet, order, repeated);
 	time_tcp(c, p, &packet);
 	if (!p && edge_is_known(c))

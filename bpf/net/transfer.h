@@ -58,9 +58,12 @@ static __always_inline int transferred(struct sock *sk, int bytes, u32 readable,
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
 	if (c->watched != watching)
 		rejoin(sk, c, edge);
-	if (!sent)
+	if (!sent) {
 		/* several threads may receive at once */
 		__sync_fetch_and_add(&c->received_bytes, bytes);
+		if (c->role == ROLE_SERVER)
+			count_unread(c);
+	}
 	bool reply = sent != (c->role == ROLE_CLIENT);
 	if ((c->flags & CONNECTION_HTTP2 || (reply && greets_http2(sk, c, readable))) &&
 	    http2_transferred(sk, c, bytes, readable, reply))

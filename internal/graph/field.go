@@ -121,6 +121,8 @@ var (
 	RTTMin             = edgeTable.field("rtt_min")
 	NetworkDelay       = edgeTable.field("network_delay")
 	DelayVariation     = edgeTable.field("network_delay_variation")
+	unreadSeconds      = edgeTable.field("network_unread")
+	unreadRequests     = edgeTable.field("network_unread_requests")
 	Paired             = edgeTable.field("paired")
 	Confidence         = edgeTable.field("confidence") // a model.Confidence
 )

@@ -28,6 +28,8 @@ type Side struct {
 	// mean difference from one to the next.
 	NetworkDelayP50, NetworkDelayP99, NetworkJitter *Seconds
 	NetworkDelaySamples                             *float64
+	// NetworkUnread is for how long a request lies in the server's socket until it is read, on average.
+	NetworkUnread *Seconds
 	// Completeness is model.Completeness of the side, nil where nothing was received.
 	Completeness *float64
 
@@ -39,7 +41,7 @@ type Side struct {
 	received                 float64
 	endpoints                endpoints
 	// durations and rates are what the others point to.
-	durations [16]Seconds
+	durations [17]Seconds
 	rates     [5]float64
 }
 
@@ -88,6 +90,9 @@ func (s *Side) finish(seconds float64) *Side {
 		s.delayMean = s.delay.Sum / s.delay.Count
 		number(&s.NetworkDelaySamples, s.delay.Count)
 		duration(&s.NetworkJitter, s.Of(DelayVariation)/s.delay.Count)
+	}
+	if n := s.Of(unreadRequests); n > 0 {
+		duration(&s.NetworkUnread, s.Of(unreadSeconds)/n)
 	}
 	if least := s.Of(RTTMin); least > 0 {
 		duration(&s.RTTMin, least)
@@ -146,6 +151,8 @@ var sideNumbers = func() (all []sideNumber) {
 		"network_delay_p50": func(s *Side) **Seconds { return &s.NetworkDelayP50 },
 		"network_delay_p99": func(s *Side) **Seconds { return &s.NetworkDelayP99 },
 		"network_jitter":    func(s *Side) **Seconds { return &s.NetworkJitter },
+
+		"network_unread_mean": func(s *Side) **Seconds { return &s.NetworkUnread },
 	}
 	numbers := map[string]func(*Side) **float64{
 		"transactions_per_second":   func(s *Side) **float64 { return &s.TransactionsPerSecond },

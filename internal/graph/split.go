@@ -6,8 +6,8 @@ type Split struct {
 	// Client is what remains: the time in the client's own host, before the request is sent and until the reply is read.
 	// It is 0 where the others, which are not of exactly the same packets, are more than the whole.
 	Client float64 `json:"client_seconds"`
-	// There is the time of a packet on its way to the server, Back to the client; Server is from the request's first
-	// byte to the reply's, at the server.
+	// There is the time of a packet on its way to the server, Back to the client; Server is from the request's arrival in
+	// the server's socket to the reply's first byte.
 	There  float64 `json:"network_there_seconds"`
 	Server float64 `json:"server_seconds"`
 	Back   float64 `json:"network_back_seconds"`
@@ -29,6 +29,9 @@ func splitOf(client, server *Side) *Split {
 		return nil
 	}
 	s := &Split{There: server.delayMean, Server: server.firstByteMean, Back: client.delayMean}
+	if server.NetworkUnread != nil {
+		s.Server += float64(*server.NetworkUnread)
+	}
 	s.Client = max(0, client.firstByteMean-s.There-s.Server-s.Back)
 	s.LostThere = lost(client.Of(networkRequestPackets), server.Of(networkRequestPackets), server)
 	s.LostBack = lost(server.Of(networkResponsePackets), client.Of(networkResponsePackets), client)

@@ -19,6 +19,12 @@ func TestSplit(t *testing.T) {
 	if got := splitOf(side(5, 1, 0, 0, 0), side(4, 2, 0, 0, 0)); got == nil || got.Client != 0 {
 		t.Errorf("got %+v, want no time in the client", got)
 	}
+	// Until the server read them, requests lay in its socket.
+	server, unread := side(4, 2, 97, 50, 2), Seconds(0.5)
+	server.NetworkUnread = &unread
+	if got := splitOf(side(8, 1, 100, 53, 3), server); got == nil || got.Server != 4.5 || got.Client != 0.5 {
+		t.Errorf("got %+v, want 4.5 s in the server, and 0.5 s in the client", got)
+	}
 	if got := splitOf(side(8, 0, 0, 0, 0), side(4, 2, 0, 0, 0)); got != nil {
 		t.Errorf("got %+v, and no delay back was measured", got)
 	}

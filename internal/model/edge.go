@@ -79,12 +79,14 @@ type PacketCounters struct {
 	// that were sent on this host. DelayVariationNS sums the differences between one delay and the next (RFC 3550).
 	Delay            *Histogram
 	DelayVariationNS uint64
+	// UnreadNS is for how long requests lay in the server's sockets until they were read, UnreadRequests of how many.
+	UnreadNS, UnreadRequests uint64
 }
 
 // Plain lists the counters that add up: all but the histogram.
 func (n *PacketCounters) Plain() []*uint64 {
 	return []*uint64{&n.SentPackets, &n.SentBytes, &n.ReceivedPackets, &n.ReceivedBytes, &n.Reordered, &n.Duplicated,
-		&n.Repeated, &n.DelayVariationNS}
+		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests}
 }
 
 // Seen reports whether any packet was.
@@ -512,6 +514,21 @@ var EdgeRows = []Row[Edge]{
 				Formula: Derived, Meaning: "By how much the delay of one packet differs from the one before, on average",
 				Query: "sum(rate(outsight_edge_network_delay_variation_seconds_total{$match}[$window])) / " +
 					"histogram_count(sum(rate(outsight_edge_network_delay_seconds{$match}[$window])))"}}}}},
+	{Name: "outsight_edge_network_unread_seconds_total", OTel: "outsight.edge.network.unread", Unit: "s", Kind: Counter,
+		Help: "Time for which requests lay in the server’s sockets until it read them; of the server’s end",
+		Columns: []Column[Edge]{{Name: "network_unread", Per: Nanoseconds,
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.UnreadNS }),
+			Shown: []Number{{Key: "network_unread_mean", Title: "Unread at the server", Unit: "s", Group: GroupPath, Order: 16,
+				Formula: Derived, Meaning: "For how long a request lay in the server’s socket until it was read, on average",
+				Query: "sum(rate(outsight_edge_network_unread_seconds_total{$match}[$window])) / " +
+					"sum(rate(outsight_edge_network_unread_requests_total{$match}[$window]))"}}}}},
+	{Name: "outsight_edge_network_unread_requests_total", OTel: "outsight.edge.network.unread_requests",
+		Unit: "{request}", Kind: Counter,
+		Help: "Requests of which outsight_edge_network_unread_seconds_total is the sum",
+		Columns: []Column[Edge]{{Name: "network_unread_requests",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.UnreadRequests }), Shown: []Number{
+				{Key: "network_unread_requests", Title: "Requests timed unread", Group: GroupPath, Order: 17,
+					Meaning: "Requests of which it was measured how long they lay in the server’s socket until it read them"}}}}},
 	{Name: "outsight_edge_completeness_ratio", OTel: "outsight.edge.completeness", Unit: "1", Kind: Gauge,
 		Help:    "Share of what happened at this end that is counted: of received bytes, or of transactions, whichever is less",
 		Columns: []Column[Edge]{{Name: "completeness", Fold: Least, Value: edgeCompleteness}}},

@@ -235,6 +235,8 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_network_repeated_packets_total", 19)
 		edge("outsight_edge_network_delay_seconds", float64(testHistogram().Count))
 		edge("outsight_edge_network_delay_variation_seconds_total", 0.5)
+		edge("outsight_edge_network_unread_seconds_total", 0.25)
+		edge("outsight_edge_network_unread_requests_total", 20)
 		// fewer than the bytes: 2000 of 2012
 		edge("outsight_edge_completeness_ratio", float64(7+8+testHistogram().Count)/float64(7+8+testHistogram().Count+14))
 		edge("outsight_edge_paired", end.pairedV)

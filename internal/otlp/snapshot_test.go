@@ -52,7 +52,8 @@ func testSnapshot() *model.Snapshot {
 		Duration: testHistogram(), Requests: 20, Replies: 12, Transfers: 7, Held: 8, Pushes: 9, Upgrades: 13, Lost: 14,
 		LostWaiting: 2, Resets: 10, TimedOut: 11,
 		Packets: model.PacketCounters{SentPackets: 15, SentBytes: 150, ReceivedPackets: 16, ReceivedBytes: 160, Reordered: 17,
-			Duplicated: 18, Repeated: 19, Delay: testHistogram(), DelayVariationNS: 500_000_000},
+			Duplicated: 18, Repeated: 19, Delay: testHistogram(), DelayVariationNS: 500_000_000,
+			UnreadNS: 250_000_000, UnreadRequests: 20},
 		UnseenBytes: 12, JitterSumNS: 250_000_000, WindowLimitedNS: 1_500_000_000, RTTMinNS: 125_000_000,
 	}
 	return &model.Snapshot{

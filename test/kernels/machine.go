@@ -16,7 +16,7 @@ import (
 )
 
 // guestLimit ends a guest that hangs. It needs an eighth of this where nothing else runs.
-const guestLimit = 15 * time.Minute
+const guestLimit = 20 * time.Minute
 
 // commandLine of the guest's kernel: it prints warnings on the first serial port, does not check its
 // clocks, which would take long, and ends when it fails.

@@ -56,6 +56,10 @@ export interface Side {
   network_repeated?: number
   /** Packets whose delay on the way to this end was measured */
   network_delay_samples?: number
+  /** For how long a request lay in the server’s socket until it was read, on average */
+  network_unread_mean?: Seconds
+  /** Requests of which it was measured how long they lay in the server’s socket until it read them */
+  network_unread_requests?: number
   /** Time in which the sender’s own buffer was too small for the path, of connections that ended */
   send_buffer_limited_seconds?: Seconds
   connections_open: number
@@ -104,7 +108,7 @@ export const USAGE_GROUPS: [string, string[]][] = [
 export const SIDE_GROUPS: [string, string[]][] = [
   ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'send_buffer_limited_seconds']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'send_buffer_limited_seconds']],
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
   ['What went wrong', ['failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued']],
   ['Not timed as requests', ['transfers', 'held', 'pushes', 'one_way']],
@@ -161,6 +165,8 @@ export const SIDE_MEANING: Record<string, string> = {
   network_duplicated: 'Copies of packets, made on the way, that arrived at this end',
   network_repeated: 'TCP segments that were sent again although they had arrived at this end',
   network_delay_samples: 'Packets whose delay on the way to this end was measured',
+  network_unread_mean: 'For how long a request lay in the server’s socket until it was read, on average',
+  network_unread_requests: 'Requests of which it was measured how long they lay in the server’s socket until it read them',
   send_buffer_limited_seconds: 'Time in which the sender’s own buffer was too small for the path, of connections that ended',
   failures: 'Attempts to connect that failed',
   resets: 'Connections that ended with a reset instead of a close',

@@ -21,6 +21,7 @@ type edgesConnection struct {
 	LastNs         uint64
 	OpenedNs       uint64
 	SampledNs      uint64
+	UnreadSinceNs  uint64
 	ReceivedBytes  uint64
 	Edge           uint32
 	Phase          uint32
@@ -320,10 +321,12 @@ type edgesEdgePackets struct {
 	DelaySumNs       uint64
 	DelayVariationNs uint64
 	LastDelayNs      uint64
+	UnreadSumNs      uint64
+	UnreadRequests   uint64
 	DelayHistogram   uint32
 	SentLevel        uint32
 	ReceivedLevel    uint32
-	Unused           [7]uint32
+	Unused           [3]uint32
 }
 
 type edgesEdgeRole uint32

@@ -18,7 +18,7 @@ import (
 // TestFastOpen: with TCP Fast Open a request is sent and received before its connection is established. It is one
 // transaction on one connection all the same, at both ends.
 func TestFastOpen(t *testing.T) {
-	p := openSharedReading(t)
+	p := openShared(t)
 	ownNetwork(t)
 	// Clients and servers, with data and without a cookie, all listeners.
 	const everything = "1543"

@@ -104,7 +104,7 @@ func counted(t *testing.T, p *Net, at net.Addr, role model.Role, requests, abort
 // TestHTTP2EitherOrder: a call is seen when it returns, which is not the order in which it was
 // transferred. Each stream is counted once all the same, with its name and status, at both ends.
 func TestHTTP2EitherOrder(t *testing.T) {
-	p := openSharedReading(t)
+	p := openShared(t)
 	t.Run("replies before the requests are sent", func(t *testing.T) { repliesBeforeRequestsAreSent(t, p) })
 	t.Run("requests before the replies are sent", func(t *testing.T) { requestsBeforeRepliesAreSent(t, p) })
 	t.Run("replies before the requests are taken", func(t *testing.T) { repliesBeforeRequestsAreTaken(t, p) })
@@ -339,7 +339,7 @@ func repliesBeforeRequestsAreSent(t *testing.T, p *Net) {
 			}
 			sent := make(chan int, 1)
 			go func() {
-				n, _ := syscall.Write(fd, []byte(rest))
+				n, _ := uninterrupted(func() (int, error) { return syscall.Write(fd, []byte(rest)) })
 				sent <- n
 			}()
 			if !readFull(fd, len(early), c.pieces...) {
@@ -434,7 +434,7 @@ func requestsBeforeRepliesAreSent(t *testing.T, p *Net) {
 				}
 				sent := make(chan struct{})
 				go func() {
-					syscall.Write(fd, []byte(late))
+					uninterrupted(func() (int, error) { return syscall.Write(fd, []byte(late)) })
 					close(sent)
 				}()
 				if !readFull(fd, len(early)) {
@@ -527,7 +527,7 @@ func repliesBeforeRequestsAreTaken(t *testing.T, p *Net) {
 
 // A server of HTTP/2 greets whoever connects. Clients of other protocols are counted as such.
 func TestHTTP2ServerOfOtherClients(t *testing.T) {
-	p := openSharedReading(t)
+	p := openShared(t)
 	server := newHTTP2Sender()
 	server.greetAsServer()
 	greeting := turn{nil, []string{server.take()}}

@@ -150,7 +150,7 @@ func expectStreams(t *testing.T, p *Net, at net.Addr, requests, aborts uint64) {
 }
 
 func TestGRPCCalls(t *testing.T) {
-	p := openSharedReading(t)
+	p := openShared(t)
 	at := serveEchoes(t)
 	conn := callEchoes(t, at)
 	for _, c := range []struct {

@@ -31,9 +31,9 @@ func filled(head string, size int) []byte {
 func sendIn(fd int, message []byte, first int) error {
 	n, err := 0, error(nil)
 	if first == 0 || first >= len(message) {
-		n, err = syscall.Write(fd, message)
+		n, err = uninterrupted(func() (int, error) { return syscall.Write(fd, message) })
 	} else {
-		n, err = unix.Writev(fd, [][]byte{message[:first], message[first:]})
+		n, err = uninterrupted(func() (int, error) { return unix.Writev(fd, [][]byte{message[:first], message[first:]}) })
 	}
 	if err == nil && n != len(message) {
 		err = fmt.Errorf("%d bytes of %d were sent", n, len(message))
@@ -66,7 +66,7 @@ func receiveIn(fd, size int, pieces ...int) error {
 // TestLargeTransfers: however long messages are, and in however many parts a call hands them over, the programs look at
 // their beginnings alone, and both ends count each.
 func TestLargeTransfers(t *testing.T) {
-	p := openSharedReading(t)
+	p := openShared(t)
 	for _, c := range []struct {
 		name           string
 		most           int // bytes of a message, if there is a limit

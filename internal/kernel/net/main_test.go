@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 
 // shared is the module that tests without options of their own use: verifying its programs takes longer than most of
 // them.
-var shared = New(Options{WithoutEndpoints: kerneltest.Emulated()})
+var shared = New(Options{})
 
 // openShared is the shared module with its tables empty.
 func openShared(t *testing.T) *Net {
@@ -30,15 +30,6 @@ func openShared(t *testing.T) *Net {
 	kerneltest.Check(t, shared.Features())
 	forgetAll(t, shared)
 	return shared
-}
-
-// openSharedReading reads requests also on an emulated machine.
-func openSharedReading(t *testing.T) *Net {
-	t.Helper()
-	if kerneltest.Emulated() {
-		return openReading(t, Options{})
-	}
-	return openShared(t)
 }
 
 // forgetAll evicts what earlier tests have left, whose ports may be had again, and begins to count drops anew.

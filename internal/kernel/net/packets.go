@@ -101,6 +101,7 @@ func (r *packetReader) complete(index int, transport model.Transport, c *model.E
 		ReceivedPackets: host.Load(&e.Counts.ReceivedPackets), ReceivedBytes: host.Load(&e.Counts.ReceivedBytes),
 		Reordered: host.Load(&e.Counts.ReorderedPackets), Duplicated: host.Load(&e.Counts.DuplicatedPackets),
 		Repeated: host.Load(&e.Counts.RepeatedPackets), DelayVariationNS: host.Load(&e.DelayVariationNs),
+		UnreadNS: host.Load(&e.UnreadSumNs), UnreadRequests: host.Load(&e.UnreadRequests),
 	}
 	n := &c.Packets
 	if h := e.DelayHistogram; h != 0 && h < pool.Cells.MaxEntries() {

@@ -251,3 +251,44 @@ func TestDelaysAreThoseOfTheWire(t *testing.T) {
 	t.Logf("p50 %v there, %v back, in the wire %v", time.Duration(1e9*server.Delay.Quantile(0.5)),
 		time.Duration(1e9*client.Delay.Quantile(0.5)), all[len(all)/2])
 }
+
+// What lies in the server's socket until it reads it is the server's time.
+func TestUnreadRequests(t *testing.T) {
+	const requests, pause = 5, 20 * time.Millisecond
+	p := openShared(t)
+	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		for range requests {
+			time.Sleep(pause)
+			// The second half is no request of its own.
+			for range 2 {
+				if _, err := io.ReadFull(conn, make([]byte, 50)); err != nil {
+					return
+				}
+			}
+			conn.Write([]byte("reply"))
+		}
+		conn.Read(make([]byte, 1))
+	})
+	conn := kerneltest.Dial(t, service.String())
+	for range requests {
+		sent := time.Now()
+		if _, err := conn.Write(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(sent) < pause/2 {
+			t.Fatal("the server has read the request before it was to")
+		}
+	}
+	client, server := packetsOf(t, p, model.TCP, service.(*net.TCPAddr).AddrPort().Port())
+	if server.UnreadRequests != requests || server.UnreadNS < uint64(requests*pause/2) {
+		t.Errorf("%d requests lay unread for %v, want %d for about %v", server.UnreadRequests,
+			time.Duration(server.UnreadNS), requests, requests*pause)
+	}
+	if client.UnreadRequests != 0 {
+		t.Errorf("the client's end has %d unread requests", client.UnreadRequests)
+	}
+}
