@@ -359,9 +359,10 @@ static __noinline int time_udp(struct __sk_buff *skb, const struct packet *packe
 	if (!packet)
 		return 0;
 	u32 size = skb->gso_size, length = packet->segments > 1 && size ? size : packet->length;
-	u32 read = at_most(length, TIMED_BYTES);
 
-	if (read && bpf_skb_load_bytes(skb, packet->transport + 8, data, read))
+	/* Before Linux 6.2, a size that a branch keeps from being 0 is refused. */
+	if (length && bpf_skb_load_bytes(skb, packet->transport + 8, data,
+					 at_most(length - 1, TIMED_BYTES - 1) + 1))
 		return 0;
 	u64 identity = mixed(data[0] ^ mixed(data[1])) | 1;
 	u64 check = (u64)packet->greater_port << 48 | (u64)packet->id << 32 | length;

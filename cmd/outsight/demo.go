@@ -102,7 +102,7 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer, log *slog.Logger
 	u, err := openUp(upOptions{
 		maxSeries: upSeries, frameFlags: defaultFrames,
 		listen: o.listen, data: dir, retention: defaultRetention, logger: quiet, secureFlags: o.secureFlags,
-		watchFlags: watchFlags{socket: demoSocket(dir), flight: agent.DefaultFlight,
+		watchFlags: watchFlags{socket: demoSocket(dir), packets: true, flight: agent.DefaultFlight,
 			counters: string(kernel.CountersAuto), dockerSocket: container.DockerSocket(os.Getenv("DOCKER_HOST"))},
 	})
 	if err != nil {

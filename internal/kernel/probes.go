@@ -58,6 +58,8 @@ type Options struct {
 	MaxEdgeEndpoints int
 	// WithoutEndpoints leaves requests unread: transactions are only timed.
 	WithoutEndpoints bool
+	// Packets counts packets on their way, and times a sample of them.
+	Packets bool
 	// TLS reads requests of encrypted connections at the TLS libraries of the programs (OpenSSL, Go),
 	// with uprobes. Each call of a library then costs microseconds: it is
 	// stopped twice.
@@ -152,8 +154,9 @@ func newProbes(o Options) *Probes {
 	p.Net = net.New(net.Options{MaxCgroups: o.MaxCgroups, MaxEdges: o.MaxEdges, MaxGroupEdges: o.MaxGroupEdges,
 		MaxConnections: o.MaxConnections,
 		MaxFlows:       o.MaxFlows, MaxStreams: o.MaxStreams, MaxEndpoints: o.MaxEndpoints, MaxEdgeEndpoints: o.MaxEdgeEndpoints,
-		MaxListeners: o.MaxListeners, WithoutEndpoints: o.WithoutEndpoints, TLS: o.TLS, LogTransactions: o.LogTransactions,
-		ProcFS: o.ProcFS, DataWay: o.tests.dataWay, SingleUprobes: o.tests.singleUprobes, Prepare: o.tests.prepare})
+		MaxListeners: o.MaxListeners, WithoutEndpoints: o.WithoutEndpoints, TLS: o.TLS, Packets: o.Packets,
+		LogTransactions: o.LogTransactions,
+		ProcFS:          o.ProcFS, DataWay: o.tests.dataWay, SingleUprobes: o.tests.singleUprobes, Prepare: o.tests.prepare})
 	p.Block = block.New(block.Options{MaxDisks: o.MaxDisks, MaxRequests: o.MaxRequests, Without: o.WithoutDisks,
 		LogRequests: o.LogRequests, GroupMount: o.GroupMount, BlockMount: o.BlockMount, ProcFS: o.ProcFS,
 		NearRequests: o.tests.nearRequests}, p.Sched)

@@ -21,7 +21,7 @@ type Options struct {
 	MaxConnections, MaxFlows, MaxStreams int
 	MaxEndpoints, MaxEdgeEndpoints       int
 	MaxListeners                         int
-	WithoutEndpoints, TLS                bool
+	WithoutEndpoints, TLS, Packets       bool
 	// LogTransactions makes Transactions work, with room for so many.
 	LogTransactions int
 	ProcFS          string
@@ -68,9 +68,7 @@ func (p *Net) Open(k *host.Kernel) error {
 
 // Parts of the module.
 func (p *Net) Parts() []host.Part {
-	return []host.Part{
-		{Rank: 3, Part: model.Part{Name: "packets", Purpose: "packets on the way: lost, reordered, copied, and their delay"},
-			Functions: []string{"packet_sent", "packet_received"}},
+	parts := []host.Part{
 		{Rank: 4, Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
 			Always:    p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS,
 			Detaching: func() error { return p.edges.setNamesShed(1) },
@@ -88,6 +86,12 @@ func (p *Net) Parts() []host.Part {
 			Purpose: "connections that open, close and fail, who listens, and the reading of all edges", Fixed: true}},
 		{Rank: 12, Part: model.Part{Name: "tls", Purpose: "requests of encrypted connections", Fixed: true}},
 	}
+	if p.options.Packets {
+		parts = append(parts, host.Part{Rank: 3, Part: model.Part{Name: "packets",
+			Purpose: "packets on the way: lost, reordered, copied, and their delay"},
+			Functions: []string{"packet_sent", "packet_received"}})
+	}
+	return parts
 }
 
 // Drops lists every bounded table with what found no room in it.

@@ -61,6 +61,13 @@ func (p *Net) openEdgePackets(objects *edgeObjects) (*packetReader, error) {
 // openPackets attaches to the packets of all sockets: to both directions or to none, since one is compared with the
 // other.
 func (p *Net) openPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
+	if !p.options.Packets {
+		for _, h := range packetHooks {
+			p.TellFeature(model.Feature{Name: h.Name, Purpose: h.Purpose, State: model.FeatureOff,
+				Reason: "it was not asked for", Remedy: "start the agent with --packets"})
+		}
+		return nil
+	}
 	root, err := openCgroupRoot(p.options.ProcFS)
 	if err != nil {
 		for _, h := range packetHooks {
