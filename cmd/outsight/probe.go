@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outsight/internal/access"
 	"outsight/internal/container"
 	"outsight/internal/graph"
 	"outsight/internal/probe"
@@ -95,24 +94,14 @@ func (o *probeOptions) check() (err error) {
 	return err
 }
 
-// leastKey is how many bytes a key must have.
-const leastKey = 16
-
 // readKey is the key in a file, without the end of its line; nil where no file is named.
 func readKey(path string) (stamp.Key, error) {
 	if path == "" {
 		return nil, nil
 	}
-	if err := access.CheckSecretFile(path); err != nil {
-		return nil, fmt.Errorf("reading --key-file: %w", err)
-	}
-	text, err := os.ReadFile(path)
+	key, err := probe.ReadKey(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading --key-file: %w", err)
-	}
-	key := stamp.Key(bytes.TrimRight(text, "\r\n"))
-	if len(key) < leastKey {
-		return nil, fmt.Errorf("reading --key-file: %s has %d bytes, want %d at least", path, len(key), leastKey)
 	}
 	return key, nil
 }

@@ -73,7 +73,9 @@ type Session struct {
 }
 
 // Interval is the time between two packets.
-func (s *Session) Interval() time.Duration { return time.Duration(s.IntervalSeconds * float64(time.Second)) }
+func (s *Session) Interval() time.Duration {
+	return time.Duration(s.IntervalSeconds * float64(time.Second))
+}
 
 // Peer is who may ask an agent's reflector.
 type Peer struct {
