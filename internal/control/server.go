@@ -26,9 +26,10 @@ import (
 
 // ServerOptions of NewServer. Window and Talks are required.
 type ServerOptions struct {
-	// Window is what happened on the hosts of a tenant between two moments, Talks are the pairs of hosts that talked in one.
+	// Window is what happened on the hosts of a tenant between two moments. Talks are the pairs of hosts that talked in one,
+	// but for what was sent to services that are to be ignored: those of the measurements themselves.
 	Window func(ctx context.Context, tenant string, from, to time.Time) (*frame.Window, error)
-	Talks  func(*frame.Window) []Talk
+	Talks  func(w *frame.Window, ignore func(service netip.AddrPort) bool) []Talk
 	// Rate bounds what a host sends of packets and answers, in bit/s (DefaultRate); below 0 nothing is measured.
 	Rate int64
 	// Secret is what keys are derived from; nil for what Registry has, and otherwise a new one.
@@ -382,7 +383,13 @@ func (s *Server) decide(ctx context.Context, t *tenant) {
 	t.addresses.Update(w)
 	var talks []Talk
 	if len(agents) > 1 && s.options.Rate > 0 {
-		talks = s.options.Talks(w)
+		reflectors := map[netip.AddrPort]bool{}
+		for _, a := range agents {
+			for _, address := range a.Addresses {
+				reflectors[netip.AddrPortFrom(address, a.Port)] = true
+			}
+		}
+		talks = s.options.Talks(w, func(service netip.AddrPort) bool { return reflectors[service] })
 	}
 	d := Decide(s.secret, t.name, agents, talks, t.held, s.options.Rate)
 	s.counts.refused.Add(uint64(d.Refused))

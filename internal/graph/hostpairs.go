@@ -2,9 +2,11 @@ package graph
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"outsight/internal/frame"
+	"outsight/internal/model"
 )
 
 // HostPair are two hosts of which processes talked; A is before B.
@@ -23,8 +25,9 @@ var talked = func() (columns []int) {
 	return columns
 }()
 
-// HostPairs are the pairs of hosts of which processes talked in a window, or tried to, in order of their names.
-func HostPairs(w *frame.Window) []HostPair {
+// HostPairs are the pairs of hosts of which processes talked in a window, or tried to, in order of their names. What is
+// sent by UDP to services for which ignore says so does not count: an agent's own measurements. nil ignores none.
+func HostPairs(w *frame.Window, ignore func(service netip.AddrPort) bool) []HostPair {
 	type talk struct {
 		host, span, edge int
 		bytes            uint64
@@ -54,7 +57,7 @@ func HostPairs(w *frame.Window) []HostPair {
 						bytes += n
 					}
 				}
-				if gained > 0 {
+				if gained > 0 && !(ignore != nil && ignores(span.After, row, ignore)) {
 					talks = append(talks, talk{h, s, row, bytes})
 				}
 			}
@@ -82,4 +85,13 @@ func HostPairs(w *frame.Window) []HostPair {
 	}
 	slices.SortFunc(all, func(x, y HostPair) int { return cmp.Or(cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B)) })
 	return all
+}
+
+// ignores reports whether the service of an edge is one of UDP that is ignored.
+func ignores(f *frame.Frame, row int, ignore func(netip.AddrPort) bool) bool {
+	if model.Transport(f.Tables[frame.Edges].Attribute(frame.EdgeTransport, row)) != model.UDP {
+		return false
+	}
+	at, err := netip.ParseAddrPort(f.Text(frame.Edges, frame.EdgeService, row))
+	return err == nil && ignore(netip.AddrPortFrom(at.Addr().Unmap(), at.Port()))
 }
