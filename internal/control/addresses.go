@@ -15,12 +15,13 @@ import (
 // Addresses finds the hosts that have an address, or a container with it. It is an index of the newest frames, of which
 // it takes in what has changed.
 type Addresses struct {
-	// mu guards the rest.
-	mu    sync.RWMutex
+	// hosts are Update's alone.
 	hosts map[string]*indexedHost
-	// at has the hosts of each address; most have one, and those of bridges all.
-	at   map[netip.Addr][]*indexedHost
-	seed maphash.Seed
+	seed  maphash.Seed
+	// mu guards at, which has the hosts of each address; most have one, and those of bridges all. It is held for a host at a
+	// time, so that no look-up waits for long.
+	mu sync.RWMutex
+	at map[netip.Addr][]*indexedHost
 }
 
 type indexedHost struct {
@@ -28,7 +29,7 @@ type indexedHost struct {
 	// sum is of the texts of the host's addresses, which are all.
 	sum uint64
 	all []netip.Addr
-	// round counts the windows that have the host.
+	// seen says that the window has the host.
 	seen bool
 }
 
@@ -53,10 +54,8 @@ func (x *Addresses) Lookup(a netip.Addr) []string {
 	return names
 }
 
-// Update makes it the index of the newest frames of a window.
+// Update makes it the index of the newest frames of a window. It must not be called concurrently.
 func (x *Addresses) Update(w *frame.Window) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, h := range x.hosts {
 		h.seen = false
 	}
@@ -101,6 +100,8 @@ func (x *Addresses) update(name string, f *frame.Frame) {
 
 // replace gives a host other addresses. Both lists are sorted.
 func (x *Addresses) replace(h *indexedHost, now []netip.Addr) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	was := h.all
 	h.all = now
 	for len(was) > 0 || len(now) > 0 {

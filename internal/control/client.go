@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -42,6 +43,8 @@ type ClientOptions struct {
 
 const (
 	firstBackoff = 500 * time.Millisecond
+	// patient is how long a server that works may have a question wait at least, and one that does not work does not.
+	patient = 2 * time.Second
 	// withoutChannel is the time between two attempts at a server that has no such channel.
 	withoutChannel = 5 * time.Minute
 	// askTime bounds a question, with the time for which the server lets it wait.
@@ -54,79 +57,88 @@ func Follow(ctx context.Context, o ClientOptions) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	// last is what was told last, which holds while applied.
-	var last *State
-	applied := false
-	lease := time.NewTimer(time.Hour)
-	lease.Stop()
-	defer lease.Stop()
-	answers := make(chan *State)
-	go func() {
-		defer close(answers)
-		ask(ctx, o, answers)
-	}()
-	for {
-		select {
-		case <-lease.C:
-			applied = false
-			o.Logger.Warn("the server did not say for long what to measure: nothing is measured for it any more")
-			o.Apply(nil)
-		case state, ok := <-answers:
-			if !ok {
-				return
-			}
-			lease.Reset(state.Lease())
-			again := last != nil && state.Version == last.Version
-			if !again {
-				last = state
-			}
-			if !again || !applied {
-				o.Apply(last)
-			}
-			applied = true
-		}
-	}
-}
-
-// ask asks again and again.
-func ask(ctx context.Context, o ClientOptions, answers chan<- *State) {
+	l := &leased{apply: o.Apply, log: o.Logger}
+	l.timer = time.AfterFunc(time.Hour, l.over)
+	defer l.timer.Stop()
 	backoff, failing := firstBackoff, false
 	// A server that answers at once, for whatever reason, is not asked without a pause.
 	pace := rate.NewLimiter(1, 5)
-	var version string
-	for {
-		if pace.Wait(ctx) != nil {
-			return
-		}
-		q := o.Question()
-		q.Version = version
+	for pace.Wait(ctx) == nil {
+		q, begun := o.Question(), time.Now()
+		q.Version = l.version()
 		state, after, err := question(ctx, o.Server, &q)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			if !failing {
-				o.Logger.Warn("the server does not say what to measure", "error", err)
+		if err == nil {
+			if failing {
+				o.Logger.Info("the server says again what to measure")
 			}
-			failing = true
-			// Jitter, so that the agents of a fleet do not ask at once.
-			if !sleep(ctx, max(after, backoff/2+rand.N(backoff))) {
-				return
-			}
-			backoff = min(2*backoff, o.MaxBackoff)
+			backoff, failing = firstBackoff, false
+			l.take(state)
 			continue
 		}
-		if failing {
-			o.Logger.Info("the server says again what to measure")
+		if !failing {
+			o.Logger.Warn("the server does not say what to measure", "error", err)
 		}
-		backoff, failing = firstBackoff, false
-		version = state.Version
-		select {
-		case answers <- state:
-		case <-ctx.Done():
+		failing = true
+		if time.Since(begun) > patient {
+			backoff = firstBackoff // a server that had us wait was there
+		}
+		// Jitter, so that the agents of a fleet do not ask at once.
+		if !sleep(ctx, max(after, backoff/2+rand.N(backoff))) {
 			return
 		}
+		backoff = min(2*backoff, o.MaxBackoff)
 	}
+}
+
+// leased is a state that is given up when its lease is over.
+type leased struct {
+	apply func(*State)
+	log   *slog.Logger
+	timer *time.Timer
+	// mu guards the rest.
+	mu sync.Mutex
+	// state is what is applied, nil for none, until its lease is over.
+	state *State
+	until time.Time
+}
+
+// version is that of the state that is applied, empty for none.
+func (l *leased) version() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == nil {
+		return ""
+	}
+	return l.state.Version
+}
+
+// take takes an answer. One that is unchanged, from the version that was applied, renews the lease unless it is over.
+func (l *leased) take(answer *State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if answer.Unchanged && (l.state == nil || l.state.Version != answer.Version) {
+		return // it was over before the answer came, and is asked for again
+	}
+	if !answer.Unchanged {
+		l.state = answer
+		l.apply(answer)
+	}
+	l.until = time.Now().Add(answer.Lease())
+	l.timer.Reset(answer.Lease())
+}
+
+func (l *leased) over() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == nil || time.Now().Before(l.until) {
+		return
+	}
+	l.log.Warn("the server did not say for long what to measure: nothing is measured for it any more")
+	l.state = nil
+	l.apply(nil)
 }
 
 // question asks once. After an error it is not to be asked again earlier than after.

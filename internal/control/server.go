@@ -40,8 +40,9 @@ type ServerOptions struct {
 	// decisions (1 s).
 	Interval, Every time.Duration
 	// Wait is how long a question waits for another state (30 s). Lease is how long a state holds without an answer (75 s).
-	// Absent is after how long an agent is forgotten that does not ask (15 s).
-	Wait, Lease, Absent time.Duration
+	// Absent is after how long an agent is forgotten that does not ask (15 s). Settle is how long a server that begins takes
+	// nothing away from agents that have a state of another one: the longest pause of an agent (45 s).
+	Wait, Lease, Absent, Settle time.Duration
 	// MaxAgents bounds those of a tenant (10,000), MaxTenants the tenants (1000).
 	MaxAgents, MaxTenants int
 	Logger                *slog.Logger
@@ -92,6 +93,8 @@ type tenant struct {
 type agent struct {
 	Agent
 	state *State
+	// told is the version of the last state that this server told it.
+	told string
 	// changed is closed when there is another state; a question that came later closes asked. Waiting questions have both.
 	changed, asked chan struct{}
 	waiting        int
@@ -107,7 +110,7 @@ func NewServer(o ServerOptions) *Server {
 	o.Rate = cmp.Or(o.Rate, DefaultRate)
 	o.Interval, o.Every = cmp.Or(o.Interval, 10*time.Second), cmp.Or(o.Every, time.Second)
 	o.Wait, o.Lease = cmp.Or(o.Wait, 30*time.Second), cmp.Or(o.Lease, 75*time.Second)
-	o.Absent = cmp.Or(o.Absent, 15*time.Second)
+	o.Absent, o.Settle = cmp.Or(o.Absent, 15*time.Second), cmp.Or(o.Settle, 45*time.Second)
 	o.MaxAgents, o.MaxTenants = cmp.Or(o.MaxAgents, 10_000), cmp.Or(o.MaxTenants, 1000)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -233,29 +236,27 @@ func (s *Server) wake() {
 func (s *Server) await(ctx context.Context, of string, a *agent, asked <-chan struct{}, version string) (*State, error) {
 	timer := time.NewTimer(s.options.Wait)
 	defer timer.Stop()
-	// An agent that has a state goes on with it while a server that has begun anew does not know the others yet.
-	settling := time.After(0)
-	if left := s.options.Absent - time.Since(s.begun); version != "" && left > 0 && s.options.Registry == nil {
-		settling = time.After(left)
-	}
-	settled := false
+	// An agent that has a state of another server goes on with it while this one has begun anew and does not know the other
+	// agents yet.
+	s.mu.Lock()
+	settled := version == "" || version == a.told || s.options.Registry != nil
+	s.mu.Unlock()
+	settling := time.After(max(s.options.Settle-time.Since(s.begun), 0))
 	for {
 		s.mu.Lock()
 		state, changed := a.state, a.changed
 		s.mu.Unlock()
-		if state != nil && state.Version != version && (settled || version == "") {
-			told := *state
-			told.LeaseSeconds = s.options.Lease.Seconds()
-			return &told, nil
+		if state != nil && state.Version != version && settled {
+			return s.told(of, a, version)
 		}
 		select {
 		case <-settling:
 			settled = true
 		case <-changed:
 		case <-asked:
-			return s.unchanged(of, state, version)
+			return s.told(of, a, version)
 		case <-timer.C:
-			return s.unchanged(of, state, version)
+			return s.told(of, a, version)
 		case <-s.done:
 			return nil, refusal{http.StatusServiceUnavailable, time.Second, errors.New("the server ends")}
 		case <-ctx.Done():
@@ -264,21 +265,26 @@ func (s *Server) await(ctx context.Context, of string, a *agent, asked <-chan st
 	}
 }
 
-// unchanged renews the lease of a state. Without decisions it is not renewed.
-func (s *Server) unchanged(of string, state *State, version string) (*State, error) {
+// told is the state of an agent that has the one of this version. Without decisions the lease is not renewed.
+func (s *Server) told(of string, a *agent, version string) (*State, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t := s.tenants[of]
-	stale := state == nil || t == nil || time.Since(t.decided) > s.options.Lease
-	s.mu.Unlock()
-	if stale {
+	if a.state == nil || t == nil || time.Since(t.decided) > s.options.Lease {
 		return nil, refusal{http.StatusServiceUnavailable, time.Second, errors.New("nothing is decided yet")}
 	}
-	if version == "" || version != state.Version {
-		told := *state
-		told.LeaseSeconds = s.options.Lease.Seconds()
-		return &told, nil
+	a.told = a.state.Version
+	if version != a.state.Version {
+		return s.leased(a.state), nil
 	}
-	return &State{Version: version, Unchanged: true, LeaseSeconds: s.options.Lease.Seconds()}, nil
+	return s.leased(&State{Version: version, Unchanged: true}), nil
+}
+
+// leased is a state with the time for which it holds.
+func (s *Server) leased(state *State) *State {
+	told := *state
+	told.LeaseSeconds = s.options.Lease.Seconds()
+	return &told
 }
 
 // Run decides until ctx ends.

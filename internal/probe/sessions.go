@@ -122,7 +122,8 @@ func OpenSessions(o SessionOptions) (*Sessions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the reflector at %q: %w", o.Listen, err)
 	}
-	s.at = conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	bound := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	s.at = netip.AddrPortFrom(bound.Addr().Unmap(), bound.Port())
 	s.reflector, err = stamp.NewReflector(conn, stamp.ReflectorOptions{
 		Peer:         func(from netip.Addr, number uint16) (stamp.Key, bool) { return s.peers.Load().key(from, number) },
 		MaxPerSecond: answersPerSecond, Clock: stamp.KernelClock,
@@ -256,7 +257,12 @@ func (s *Sessions) send(ctx context.Context, r *running) error {
 	if r.Reflector.Addr().Is6() {
 		network = "udp6"
 	}
-	conn, err := net.ListenUDP(network, nil)
+	// From where the reflector answers, if that is one address.
+	var from *net.UDPAddr
+	if at := s.at.Addr(); !at.IsUnspecified() && at.Is4() == r.Reflector.Addr().Is4() {
+		from = &net.UDPAddr{IP: at.AsSlice(), Zone: at.Zone()}
+	}
+	conn, err := net.ListenUDP(network, from)
 	if err != nil {
 		return err
 	}
