@@ -339,3 +339,15 @@ func (s *Sessions) Sample() *model.ProbeSample {
 		Malformed: c.Malformed, Forged: c.Forged, Replayed: c.Replayed}
 	return sample
 }
+
+// Session is the number of the session in which a peer may ask the reflector; 0 where it has none.
+func (s *Sessions) Session(peer string) uint16 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.state.Peers {
+		if s.state.Peers[i].Name == peer {
+			return s.state.Peers[i].Number
+		}
+	}
+	return 0
+}
