@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"outsight/internal/export"
+	"outsight/internal/fleet"
 	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
@@ -240,6 +241,27 @@ func TestMeasuredPair(t *testing.T) {
 		return strings.Contains(b.metrics(t), "outsight_probe_reflector_packets_total[{host b} {result answered}] ")
 	})
 
+	// What users see.
+	list := func(args ...string) (text string) {
+		var out, errOut bytes.Buffer
+		if code := run(append([]string{"probe", "--server", page, "--token-file", tokens}, args...), &out, &errOut); code != 0 {
+			t.Fatalf("probe ends with %d: %s", code, errOut.String())
+		}
+		return out.String()
+	}
+	eventually(t, "a line of outsight probe", func() bool { return strings.Contains(list(), "a     b   each 100ms") })
+	t.Logf("%s", list())
+	var answer struct{ Probes []fleet.Probe }
+	if err := json.Unmarshal([]byte(list("198.51.100.2", "--output", "json")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Probes) != 1 || !answer.Probes[0].Running || answer.Probes[0].RoundTrip == nil || answer.Probes[0].Lost > 0 {
+		t.Errorf("of b's address the server answers %+v", answer)
+	}
+	if text := list("198.51.100.3"); !strings.Contains(text, "No network") {
+		t.Errorf("of another address the server answers %s", text)
+	}
+
 	// A stranger by its address, and one with another key at an address that is known.
 	for _, stranger := range []struct{ from, counted string }{{"198.51.100.3", "stranger"}, {"198.51.100.1", "forged"}} {
 		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(stranger.from)})
@@ -273,7 +295,6 @@ func TestMeasuredPair(t *testing.T) {
 	if now := b.monitor.Sample().Reflector.Answered; now != answered {
 		t.Errorf("%d packets were answered after the end", now-answered)
 	}
-	_ = page
-	_ = http.StatusOK
+	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "a     b   ended") })
 	stop()
 }

@@ -232,6 +232,9 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		options.Metrics, options.Ready = withTenantQueries(withFrameMetrics(in.metrics(), frames, series), kept), in.ready
 		options.Features = func() []model.Feature { return append(storeFeatures(kept), in.ingest.Features()...) }
 		options.Refusals, options.Quotas = in.ingest.Refusals, in.ingest.Quotas
+		if in.control != nil {
+			options.HostsWith = in.control.HostsWith
+		}
 		options.Bounds = func(ctx context.Context) []model.Drop {
 			// What the queue does not report is zero then.
 			s, _ := in.ingest.Stats(ctx)
