@@ -298,3 +298,66 @@ func TestMeasuredPair(t *testing.T) {
 	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "a     b   ended") })
 	stop()
 }
+
+// TestConfiguredPeers: two agents without a server measure one another by their flags, and one with another key is not
+// answered.
+func TestConfiguredPeers(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2", "198.51.100.3") {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	open := func(address, peers, key string) *probe.Monitor {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := probe.OpenMonitor(probe.MonitorOptions{Listen: address + ":862", Peers: peers, KeyFile: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			if err := m.Run(ctx, func() *frame.Frame { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		return m
+	}
+	const key = "0123456789abcdef"
+	a := open("198.51.100.1", "198.51.100.2:862", key)
+	b := open("198.51.100.2", "198.51.100.1:862,198.51.100.3:862", key)
+	c := open("198.51.100.3", "198.51.100.2:862", "another-key-of-this-host")
+	answered := func(m *probe.Monitor, peer string) bool {
+		for _, s := range m.Sample().Sessions {
+			if s.Peer == peer {
+				return s.RoundTrip != nil && s.RoundTrip.Count >= 2
+			}
+		}
+		return false
+	}
+	eventually(t, "a measures b", func() bool { return answered(a, "198.51.100.2") })
+	eventually(t, "b measures a", func() bool { return answered(b, "198.51.100.1") })
+	eventually(t, "c is forged to b", func() bool { return b.Sample().Reflector.Forged >= 3 })
+	eventually(t, "c has lost b", func() bool { s := c.Sample().Sessions; return len(s) == 1 && s[0].Lost >= 3 })
+	if s := c.Sample().Sessions[0]; s.Received > 0 || s.Answered || s.RoundTrip != nil {
+		t.Errorf("c has of b %+v", s)
+	}
+	// The port is taken: what only a server asks for goes to another one.
+	other, err := probe.OpenSessions(probe.SessionOptions{Listen: "198.51.100.1:862"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if port := other.Port(); port == 862 || port == 0 {
+		t.Errorf("the second reflector of an address has the port %d", port)
+	}
+	for _, o := range []probe.MonitorOptions{{Listen: ":0", Peers: "192.0.2.1:862"}, {Listen: ":0", Peers: "192.0.2.1",
+		KeyFile: "/dev/null"}, {Peers: "192.0.2.1:862", KeyFile: "/dev/null"}} {
+		if m, err := probe.OpenMonitor(o); err == nil || m != nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}

@@ -79,13 +79,13 @@ var probeRows = []Row[Snapshot]{
 	{Name: "outsight_probe_answered", OTel: "outsight.probe.answered", Kind: Gauge,
 		Help:   "1 while the other host answers the packets of the session, 0 where the last ones were all lost",
 		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(boolean(s.Answered), s.labels()...) })},
-	{Name: "outsight_probe_sent_packets_total", OTel: "outsight.probe.sent", Unit: "{packet}", Kind: Counter,
+	{Name: "outsight_probe_sent_packets_total", OTel: "outsight.probe.sent_packets", Unit: "{packet}", Kind: Counter,
 		Help:   "Packets that were sent to measure the network to another host, and then answered or given up",
 		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Sent), s.labels()...) })},
-	{Name: "outsight_probe_lost_packets_total", OTel: "outsight.probe.lost", Unit: "{packet}", Kind: Counter,
+	{Name: "outsight_probe_lost_packets_total", OTel: "outsight.probe.lost_packets", Unit: "{packet}", Kind: Counter,
 		Help:   "Those of them that were not answered within a second",
 		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Lost), s.labels()...) })},
-	{Name: "outsight_probe_lost_one_way_packets_total", OTel: "outsight.probe.lost_one_way", Unit: "{packet}",
+	{Name: "outsight_probe_lost_one_way_packets_total", OTel: "outsight.probe.lost_one_way_packets", Unit: "{packet}",
 		Kind: Counter,
 		Help: "Lost packets of which the reflector's counts tell in which direction they were lost, which is known with " +
 			"the next answer",
@@ -93,10 +93,10 @@ var probeRows = []Row[Snapshot]{
 			to.Add(float64(s.LostThere), there(s)...)
 			to.Add(float64(s.LostBack), back(s)...)
 		})},
-	{Name: "outsight_probe_duplicate_packets_total", OTel: "outsight.probe.duplicates", Unit: "{packet}", Kind: Counter,
+	{Name: "outsight_probe_duplicate_packets_total", OTel: "outsight.probe.duplicate_packets", Unit: "{packet}", Kind: Counter,
 		Help:   "Answers to measuring packets that came twice",
 		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Duplicates), s.labels()...) })},
-	{Name: "outsight_probe_reordered_packets_total", OTel: "outsight.probe.reordered", Unit: "{packet}", Kind: Counter,
+	{Name: "outsight_probe_reordered_packets_total", OTel: "outsight.probe.reordered_packets", Unit: "{packet}", Kind: Counter,
 		Help:   "Measuring packets that came after what was sent later (RFC 4737)",
 		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
 			to.Add(float64(s.ReorderedThere), there(s)...)
