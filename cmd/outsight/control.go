@@ -24,8 +24,8 @@ type controlFlags struct {
 }
 
 func (f *controlFlags) add(c *cobra.Command) {
-	c.Flags().Int64Var(&f.rate, "probe-rate", control.DefaultRate, "bits per second that each host sends at most to measure "+
-		"the network to the hosts with which its containers talk; 0 measures nothing")
+	c.Flags().Int64Var(&f.rate, "probe-rate", control.DefaultRate, "bits per second that each host sends at most to "+
+		"measure the network to the hosts with which its containers talk; 0 measures nothing")
 	c.Flags().DurationVar(&f.interval, "probe-interval", 10*time.Second,
 		"for how long two hosts go on to be measured that talk no more")
 }

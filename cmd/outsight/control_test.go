@@ -82,7 +82,8 @@ func (h *simulatedHost) run(ctx context.Context, t *testing.T, server, token str
 	running.Go(func() {
 		err := export.While(ctx, export.Options{Server: server, Spool: t.TempDir(), Logger: log, MaxBackoff: time.Second},
 			export.Files{Token: path}, func(e *export.Exporter) (err error) {
-				if h.monitor, err = probe.OpenMonitor(probe.MonitorOptions{Listen: h.address + ":862", Server: e, Logger: log}); err != nil {
+				h.monitor, err = probe.OpenMonitor(probe.MonitorOptions{Listen: h.address + ":862", Server: e, Logger: log})
+				if err != nil {
 					return err
 				}
 				var beside sync.WaitGroup
@@ -119,7 +120,8 @@ func (h *simulatedHost) run(ctx context.Context, t *testing.T, server, token str
 
 func (h *simulatedHost) snapshot() *model.Snapshot {
 	own, other := netip.MustParseAddr(h.address), netip.MustParseAddr(h.peer)
-	host := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime, Addresses: []netip.Addr{own}}
+	host := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime,
+		Addresses: []netip.Addr{own}}
 	s := &model.Snapshot{Time: time.Now(), Host: model.Host{Name: h.name, Cores: 1}, Probes: h.monitor.Sample(),
 		Containers: []model.ContainerSample{{Container: host}}}
 	e := model.Edge{Instance: 1, Counters: model.EdgeCounters{SentBytes: h.bytes.Load(), ReceivedBytes: h.bytes.Load()}}
@@ -233,8 +235,8 @@ func TestMeasuredPair(t *testing.T) {
 		t.Errorf("%d sessions of the others", n)
 	}
 	labels := "[{dscp 0} {host a} {peer b}]"
-	for _, want := range []string{"outsight_probe_sent_packets_total" + labels, "outsight_probe_round_trip_duration_seconds" + labels,
-		"outsight_probe_answered" + labels + " 1"} {
+	for _, want := range []string{"outsight_probe_sent_packets_total" + labels,
+		"outsight_probe_round_trip_duration_seconds" + labels, "outsight_probe_answered" + labels + " 1"} {
 		eventually(t, want, func() bool { return strings.Contains(a.metrics(t), want) })
 	}
 	eventually(t, "the reflector's answers", func() bool {
@@ -244,7 +246,8 @@ func TestMeasuredPair(t *testing.T) {
 	// What users see.
 	list := func(args ...string) (text string) {
 		var out, errOut bytes.Buffer
-		if code := run(append([]string{"probe", "--server", page, "--token-file", tokens}, args...), &out, &errOut); code != 0 {
+		args = append([]string{"probe", "--server", page, "--token-file", tokens}, args...)
+		if code := run(args, &out, &errOut); code != 0 {
 			t.Fatalf("probe ends with %d: %s", code, errOut.String())
 		}
 		return out.String()
@@ -255,7 +258,7 @@ func TestMeasuredPair(t *testing.T) {
 	if err := json.Unmarshal([]byte(list("198.51.100.2", "--output", "json")), &answer); err != nil {
 		t.Fatal(err)
 	}
-	if len(answer.Probes) != 1 || !answer.Probes[0].Running || answer.Probes[0].RoundTrip == nil || answer.Probes[0].Lost > 0 {
+	if all := answer.Probes; len(all) != 1 || !all[0].Running || all[0].RoundTrip == nil || all[0].Lost > 0 {
 		t.Errorf("of b's address the server answers %+v", answer)
 	}
 	if text := list("198.51.100.3"); !strings.Contains(text, "No network") {

@@ -75,8 +75,8 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		return e.Encode(a)
 	}
 	if len(a.Probes) == 0 {
-		_, err := fmt.Fprintln(out, "No network between hosts is measured: an agent measures it to the hosts with which its containers "+
-			"talk, if a server says so or --probe-peer.")
+		_, err := fmt.Fprintln(out, "No network between hosts is measured: an agent measures it to the hosts with which its "+
+			"containers talk, if a server says so or --probe-peer.")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -105,8 +105,8 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		if p.There != nil && p.Back != nil && p.ClockErrorSeconds != nil {
 			way = fmt.Sprintf("%s / %s ± %s", shortTime(p.There.P50), shortTime(p.Back.P50), shortTime(*p.ClockErrorSeconds))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", graph.Clean(p.From), graph.Clean(p.To), state, p.Sent, loss,
-			p.LostThere, p.LostBack, p50, p99, jitter, way)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", graph.Clean(p.From), graph.Clean(p.To), state,
+			p.Sent, loss, p.LostThere, p.LostBack, p50, p99, jitter, way)
 	}
 	return w.Flush()
 }

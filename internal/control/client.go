@@ -168,8 +168,9 @@ func question(ctx context.Context, server Asker, q *Question) (state *State, aft
 	default:
 		after = answer.RetryAfter
 	}
+	why := strings.ToValidUTF8(string(answer.Body[:min(len(answer.Body), 300)]), "?")
 	return nil, after, fmt.Errorf("asking for the desired state: the server answers %d %s: %s", answer.Status,
-		http.StatusText(answer.Status), strings.TrimSpace(strings.ToValidUTF8(string(answer.Body[:min(len(answer.Body), 300)]), "?")))
+		http.StatusText(answer.Status), strings.TrimSpace(why))
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

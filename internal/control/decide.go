@@ -46,7 +46,8 @@ type Decision struct {
 // Decide says what agents are to do for the pairs that talk, at most rate bit/s of each host. Pairs that are held
 // already come first, then those that talk most. Of a pair, the host of the lesser name sends. Keys are derived from the
 // secret, and differ by tenant, pair, and the agents' lives.
-func Decide(secret []byte, tenant string, agents map[string]*Agent, talks []Talk, held map[Pair]bool, rate int64) Decision {
+func Decide(secret []byte, tenant string, agents map[string]*Agent, talks []Talk, held map[Pair]bool,
+	rate int64) Decision {
 	d := Decision{States: make(map[string]*State, len(agents)), Held: map[Pair]bool{}}
 	for host := range agents {
 		d.States[host] = &State{}

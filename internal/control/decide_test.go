@@ -37,7 +37,8 @@ func TestDecide(t *testing.T) {
 		agentAt("c", "192.0.2.3"), agentAt("v6", "2001:db8::6"))
 	agents["b"].Port = 9000
 	agents["a"].Seen = netip.MustParseAddr("198.51.100.1")
-	talks := []Talk{talkOf("a", "b", 5), talkOf("a", "b", 5), talkOf("a", "nobody", 9), talkOf("b", "a", 9), talkOf("c", "v6", 1)}
+	talks := []Talk{talkOf("a", "b", 5), talkOf("a", "b", 5), talkOf("a", "nobody", 9), talkOf("b", "a", 9),
+		talkOf("c", "v6", 1)}
 	d := Decide(secret, "", agents, talks, nil, DefaultRate)
 	if !reflect.DeepEqual(d.Held, map[Pair]bool{{"a", "b"}: true}) || d.Unreachable != 1 || d.Refused != 0 {
 		t.Fatalf("held %v, %d unreachable, %d refused", d.Held, d.Unreachable, d.Refused)

@@ -26,8 +26,8 @@ import (
 
 // ServerOptions of NewServer. Window and Talks are required.
 type ServerOptions struct {
-	// Window is what happened on the hosts of a tenant between two moments. Talks are the pairs of hosts that talked in one,
-	// but for what was sent to services that are to be ignored: those of the measurements themselves.
+	// Window is what happened on the hosts of a tenant between two moments. Talks are the pairs of hosts that talked in
+	// one, but for what was sent to services that are to be ignored: those of the measurements themselves.
 	Window func(ctx context.Context, tenant string, from, to time.Time) (*frame.Window, error)
 	Talks  func(w *frame.Window, ignore func(service netip.AddrPort) bool) []Talk
 	// Rate bounds what a host sends of packets and answers, in bit/s (DefaultRate); below 0 nothing is measured.
@@ -40,8 +40,8 @@ type ServerOptions struct {
 	// decisions (1 s).
 	Interval, Every time.Duration
 	// Wait is how long a question waits for another state (30 s). Lease is how long a state holds without an answer (75 s).
-	// Absent is after how long an agent is forgotten that does not ask (15 s). Settle is how long a server that begins takes
-	// nothing away from agents that have a state of another one: the longest pause of an agent (45 s).
+	// Absent is after how long an agent is forgotten that does not ask (15 s). Settle is how long a server that begins
+	// takes nothing away from agents that have a state of another one: the longest pause of an agent (45 s).
 	Wait, Lease, Absent, Settle time.Duration
 	// MaxAgents bounds those of a tenant (10,000), MaxTenants the tenants (1000).
 	MaxAgents, MaxTenants int
@@ -233,7 +233,8 @@ func (s *Server) wake() {
 }
 
 // await waits for a state that is another one than version.
-func (s *Server) await(ctx context.Context, of string, a *agent, asked <-chan struct{}, version string) (*State, error) {
+func (s *Server) await(ctx context.Context, of string, a *agent, asked <-chan struct{}, version string) (*State,
+	error) {
 	timer := time.NewTimer(s.options.Wait)
 	defer timer.Stop()
 	// An agent that has a state of another server goes on with it while this one has begun anew and does not know the other

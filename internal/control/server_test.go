@@ -106,12 +106,13 @@ type follower struct {
 
 func (s *site) follow(ctx context.Context, tenant string, q Question) *follower {
 	f := &follower{}
-	go Follow(ctx, ClientOptions{Server: asker{s, tenant}, Question: func() Question { return q }, Apply: func(state *State) {
+	apply := func(state *State) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.state = state
 		f.times++
-	}})
+	}
+	go Follow(ctx, ClientOptions{Server: asker{s, tenant}, Question: func() Question { return q }, Apply: apply})
 	return f
 }
 

@@ -93,11 +93,11 @@ var probeRows = []Row[Snapshot]{
 			to.Add(float64(s.LostThere), there(s)...)
 			to.Add(float64(s.LostBack), back(s)...)
 		})},
-	{Name: "outsight_probe_duplicate_packets_total", OTel: "outsight.probe.duplicate_packets", Unit: "{packet}", Kind: Counter,
-		Help:   "Answers to measuring packets that came twice",
+	{Name: "outsight_probe_duplicate_packets_total", OTel: "outsight.probe.duplicate_packets", Unit: "{packet}",
+		Kind: Counter, Help: "Answers to measuring packets that came twice",
 		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Duplicates), s.labels()...) })},
-	{Name: "outsight_probe_reordered_packets_total", OTel: "outsight.probe.reordered_packets", Unit: "{packet}", Kind: Counter,
-		Help:   "Measuring packets that came after what was sent later (RFC 4737)",
+	{Name: "outsight_probe_reordered_packets_total", OTel: "outsight.probe.reordered_packets", Unit: "{packet}",
+		Kind: Counter, Help: "Measuring packets that came after what was sent later (RFC 4737)",
 		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
 			to.Add(float64(s.ReorderedThere), there(s)...)
 			to.Add(float64(s.ReorderedBack), back(s)...)
@@ -121,8 +121,8 @@ var probeRows = []Row[Snapshot]{
 			to.AddHistogram(s.Back, back(s)...)
 		})},
 	{Name: "outsight_probe_clock_error_seconds", OTel: "outsight.probe.clock_error", Unit: "s", Kind: Gauge,
-		Help: "Bound of how far the clocks of two hosts are apart, as both kernels estimate it; not there unless time daemons " +
-			"keep both",
+		Help: "Bound of how far the clocks of two hosts are apart, as both kernels estimate it; not there unless time " +
+			"daemons keep both",
 		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
 			if s.ClockError > 0 {
 				to.Add(s.ClockError.Seconds(), s.labels()...)
