@@ -21,8 +21,8 @@ import (
 	"outsight/internal/stamp"
 )
 
-// DefaultListen is where an agent's reflector answers.
-const DefaultListen = ":862"
+// DefaultListen is where an agent's reflector answers: a port that needs no privilege, beside that of other reflectors.
+const DefaultListen = ":8620"
 
 // Server is a server that says what is to be measured.
 type Server interface {
@@ -55,7 +55,7 @@ type Monitor struct {
 func (o *MonitorOptions) Flags() []access.Flag {
 	return []access.Flag{
 		{Name: "probe-listen", Value: &o.Listen, Help: "UDP address where other hosts' agents are answered that measure the " +
-			"network to this host, where its port is taken at another one; empty measures nothing between hosts"},
+			"network to this host, where its port cannot be had at another one; empty measures nothing between hosts"},
 		{Name: "probe-peer", Value: &o.Peers, Help: "reflectors of other hosts to measure the network to, as HOST:PORT with " +
 			"commas between them, beside those that a server names"},
 		{Name: "probe-key-file", Value: &o.KeyFile, Help: "file with the key of --probe-peer, 16 bytes or more, the same on " +

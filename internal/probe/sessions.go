@@ -28,7 +28,7 @@ const answersPerSecond = 2 * float64(time.Second/control.MinInterval)
 
 // SessionOptions of OpenSessions. The zero value listens at a port that the kernel chooses.
 type SessionOptions struct {
-	// Listen is the UDP address of the reflector; where its port is taken, it is one that the kernel chooses.
+	// Listen is the UDP address of the reflector; where its port cannot be had, it is one that the kernel chooses.
 	Listen string
 	// Static is what is held beside what a server says.
 	Static control.State
@@ -111,11 +111,11 @@ func OpenSessions(o SessionOptions) (*Sessions, error) {
 		return nil, fmt.Errorf("opening the reflector at %q: %w", o.Listen, err)
 	}
 	conn, err := net.ListenUDP("udp", at)
-	if errors.Is(err, syscall.EADDRINUSE) && at.Port != 0 {
+	if (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES)) && at.Port != 0 {
 		other := *at
 		other.Port = 0
 		if conn, err = net.ListenUDP("udp", &other); err == nil {
-			o.Logger.Info("the reflector answers at another port, for this one is taken", "wanted", o.Listen,
+			o.Logger.Info("the reflector answers at another port, for this one cannot be had", "wanted", o.Listen,
 				"port", conn.LocalAddr().(*net.UDPAddr).Port)
 		}
 	}
