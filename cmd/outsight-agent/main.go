@@ -21,6 +21,7 @@ import (
 	"outsight/internal/export"
 	"outsight/internal/kernel"
 	"outsight/internal/kubernetes"
+	"outsight/internal/probe"
 	"outsight/internal/recorder"
 	"outsight/internal/report"
 )
@@ -88,6 +89,10 @@ func run(args []string, out, errOut io.Writer) int {
 		"system's")
 	flags.StringVar(&files.Cert, "tls-cert", "", "certificate in PEM to show to the server")
 	flags.StringVar(&files.Key, "tls-key", "", "its key in PEM")
+	probes := probe.MonitorOptions{Listen: probe.DefaultListen}
+	for _, f := range probes.Flags() {
+		flags.StringVar(f.Value, f.Name, *f.Value, f.Help)
+	}
 	var level slog.Level
 	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
 	flags.Usage = func() {
@@ -157,7 +162,7 @@ func run(args []string, out, errOut io.Writer) int {
 			HTRatios: ratios,
 		},
 		Listen: *listen, Access: door, Socket: *socket, Output: out,
-	}, export.Targets(to, files, *backend))
+	}, export.Targets(to, files, *backend), probes)
 	if err != nil {
 		fmt.Fprintf(errOut, "outsight-agent: %v%s\n", err, advice(err))
 		return 1
@@ -183,7 +188,7 @@ func thisNode(mode, node string, log *slog.Logger) (agent.Kubernetes, error) {
 }
 
 // serve runs the agent, and what sends to servers.
-func serve(ctx context.Context, o agent.ServeOptions, targets []export.Target) error {
+func serve(ctx context.Context, o agent.ServeOptions, targets []export.Target, probes probe.MonitorOptions) error {
 	for _, t := range targets {
 		if err := access.CheckSecretFile(t.Files.Token); err != nil {
 			return fmt.Errorf("reading --token-file: %w", err)
@@ -191,7 +196,17 @@ func serve(ctx context.Context, o agent.ServeOptions, targets []export.Target) e
 	}
 	return export.WhileAll(ctx, targets, func(exporters []*export.Exporter) error {
 		for _, e := range exporters {
-			o.Host.AddExporter(e)
+			if o.Host.AddExporter(e); !e.OTLP() {
+				probes.Server = e
+			}
+		}
+		probes.Logger = o.Host.Logger
+		m, err := probe.OpenMonitor(probes)
+		if err != nil {
+			return err
+		}
+		if m != nil { // not a nil pointer in an interface
+			o.Host.Probes = m
 		}
 		return agent.Serve(ctx, o)
 	})

@@ -9,6 +9,7 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/export"
+	"outsight/internal/probe"
 )
 
 // exportFlags say where an agent sends what it sees.
@@ -76,7 +77,7 @@ the last minutes, in memory. Needs root.`,
 			}
 			host.Anomalies = anomaliesIn("")
 			o := agent.ServeOptions{Host: host, Listen: address, Access: door, Socket: watch.socket, Output: c.OutOrStdout()}
-			return asListenError(address, serveAgent(c.Context(), o, export))
+			return asListenError(address, serveAgent(c.Context(), o, export, watch.probes))
 		},
 	}
 	watch.add(c)
@@ -88,10 +89,13 @@ the last minutes, in memory. Needs root.`,
 }
 
 // serveAgent runs an agent, and what sends to servers.
-func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error {
+func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags, probes probe.MonitorOptions) error {
 	f.options.Logger = o.Host.Logger
 	targets := export.Targets(f.options, f.files, f.otlp)
 	if len(targets) == 0 {
+		if err := openProbes(&o.Host, probes); err != nil {
+			return err
+		}
 		return agent.Serve(ctx, o)
 	}
 	if err := checkPrivileges(); err != nil {
@@ -102,8 +106,23 @@ func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags) error 
 	}
 	return export.WhileAll(ctx, targets, func(exporters []*export.Exporter) error {
 		for _, e := range exporters {
-			o.Host.AddExporter(e)
+			if o.Host.AddExporter(e); !e.OTLP() {
+				probes.Server = e
+			}
+		}
+		if err := openProbes(&o.Host, probes); err != nil {
+			return err
 		}
 		return agent.Serve(ctx, o)
 	})
+}
+
+// openProbes has an agent measure the network to other hosts, if that is asked for.
+func openProbes(host *agent.HostOptions, o probe.MonitorOptions) error {
+	o.Logger = host.Logger
+	m, err := probe.OpenMonitor(o)
+	if m != nil { // not a nil pointer in an interface
+		host.Probes = m
+	}
+	return err
 }

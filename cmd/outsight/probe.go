@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outsight/internal/access"
+	"outsight/internal/agent"
 	"outsight/internal/container"
 	"outsight/internal/graph"
 	"outsight/internal/probe"
@@ -27,14 +27,21 @@ type probeOptions struct {
 	output, keyFile, dockerSocket string
 	capacity                      bool
 	capacityBytes                 byteSize
+	// socket and remote are who is asked for what is measured all the time.
+	socket string
+	remote remoteFlags
 }
 
 func newProbe() *cobra.Command {
-	o := probeOptions{capacityBytes: probe.DefaultCapacity}
+	o := probeOptions{capacityBytes: probe.DefaultCapacity, remote: remoteFlags{outputs: []string{"text", "json"}}}
 	c := &cobra.Command{
-		Use:   "probe A B",
-		Short: "Measure the network between two containers, or to an address",
-		Long: `Measure from one place to another: one-way delay, jitter, loss, reordering and duplicates each way
+		Use:   "probe [A B]",
+		Short: "Measure the network between two containers, or show what agents measure all the time",
+		Long: `Without places, show what is measured all the time between hosts that talk, by the agent of this host or,
+with --server, by all agents of a server; there, an address shows what concerns the host that has it, or a container
+with it.
+
+Measure from one place to another: one-way delay, jitter, loss, reordering and duplicates each way
 by STAMP, and the path by traceroute. A place is a container of this host (its name, pod/name, or the beginning of its
 ID), "host", or an IP address. The sockets are made inside the containers' own network namespaces; nothing else appears
 there. Both ends on one host have one clock, so that one-way delays are exact.
@@ -43,18 +50,23 @@ Towards an address of another host a STAMP or TWAMP-Light reflector is looked fo
 none answers, ICMP echo and the time to connect by TCP are measured.
 
 Exit code 0 if something came back from B, 1 if nothing did or a container ended meanwhile, 2 for wrong usage. Needs root.`,
-		Example: `  sudo outsight probe shop-web shop-db
+		Example: `  sudo outsight probe
+  outsight probe --server http://127.0.0.1:8470
+  sudo outsight probe shop-web shop-db
   sudo outsight probe shop-web 192.0.2.7 --duration 3s --tcp-port 5432
   sudo outsight probe shop-web shop-db --capacity --output json | jq .capacity_there.bits_per_second`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usagef("probe wants two places, got %d", len(args))
+			if o.remote.server != "" && len(args) > 1 || o.remote.server == "" && len(args) != 0 && len(args) != 2 {
+				return usagef("probe wants two places, or none for what is measured all the time, got %d", len(args))
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
+			}
+			if o.remote.server != "" || len(args) == 0 {
+				return o.list(c.Context(), args, c.OutOrStdout(), c.ErrOrStderr())
 			}
 			log, err := logger(c)
 			if err != nil {
@@ -72,12 +84,17 @@ Exit code 0 if something came back from B, 1 if nothing did or a container ended
 	f.BoolVar(&o.capacity, "capacity", false, "measure the capacity each way by a burst of TCP, when the rest is done")
 	f.Var(&o.capacityBytes, "capacity-bytes", "the most that a burst may have, in each direction, as in 2MB")
 	f.StringVar(&o.keyFile, "key-file", "", "file with the key of a reflector that wants HMAC")
+	f.StringVar(&o.socket, "socket", agent.DefaultSocket, "where the agent of this host answers")
+	o.remote.add(f, "measurements")
 	f.StringVar(&o.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")), "where Docker answers")
 	return c
 }
 
 func (o *probeOptions) check() (err error) {
 	if err := oneOf("output", o.output, "text", "json"); err != nil {
+		return err
+	}
+	if err := o.remote.check(o.output); err != nil {
 		return err
 	}
 	if o.capacity {
@@ -95,24 +112,14 @@ func (o *probeOptions) check() (err error) {
 	return err
 }
 
-// leastKey is how many bytes a key must have.
-const leastKey = 16
-
 // readKey is the key in a file, without the end of its line; nil where no file is named.
 func readKey(path string) (stamp.Key, error) {
 	if path == "" {
 		return nil, nil
 	}
-	if err := access.CheckSecretFile(path); err != nil {
-		return nil, fmt.Errorf("reading --key-file: %w", err)
-	}
-	text, err := os.ReadFile(path)
+	key, err := probe.ReadKey(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading --key-file: %w", err)
-	}
-	key := stamp.Key(bytes.TrimRight(text, "\r\n"))
-	if len(key) < leastKey {
-		return nil, fmt.Errorf("reading --key-file: %s has %d bytes, want %d at least", path, len(key), leastKey)
 	}
 	return key, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/agent"
+	"outsight/internal/control"
 	"outsight/internal/frame"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
@@ -165,6 +166,8 @@ type receiver struct {
 	// queues are those of OTLP and of frames.
 	queues [2]*queue.Queue
 	ingest *ingest.Ingest
+	// control says what agents measure; nil where nothing is measured.
+	control *control.Server
 	// cluster puts names to what comes; nil where there is none.
 	cluster *kubernetes.Cluster
 	// named is closed when it is known, or is waited for no longer.
@@ -276,7 +279,10 @@ func (e receiveError) Unwrap() error { return e.error }
 func (r *receiver) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if r.http != nil {
-		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.access.Senders(r.ingest.Handler()), r.log) })
+		group.Go(func() error { return agent.ServeHTTP(ctx, r.http, r.access.Senders(r.withControl()), r.log) })
+		if r.control != nil {
+			group.Go(func() error { return r.control.Run(ctx) })
+		}
 	}
 	if r.grpc != nil {
 		group.Go(func() error { return r.ingest.ServeGRPC(ctx, r.grpc) })

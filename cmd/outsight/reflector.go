@@ -81,7 +81,7 @@ func (o *reflectorOptions) options() (options stamp.ReflectorOptions, at *net.UD
 		return options, nil, err
 	}
 	options = stamp.ReflectorOptions{MaxPerSecond: o.rate, Clock: stamp.KernelClock,
-		Peer: func(a netip.Addr) (stamp.Key, bool) {
+		Peer: func(a netip.Addr, _ uint16) (stamp.Key, bool) {
 			for _, p := range allowed {
 				if p.Contains(a.WithZone("")) {
 					return key, true

@@ -24,7 +24,7 @@ type remoteFlags struct {
 	outputs []string
 }
 
-// add adds the flags; what is shown is "map" or "matrix".
+// add adds the flags; what is shown is "map", "matrix" or "measurements".
 func (f *remoteFlags) add(flags *pflag.FlagSet, what string) {
 	flags.StringVar(&f.server, "server", "",
 		"server whose "+what+" is shown, as in https://outsight.example:8470, for --output "+either(f.outputs))

@@ -28,6 +28,7 @@ type serverOptions struct {
 	storeFlags
 	queryFlags
 	frameFlags
+	controlFlags
 	kubernetes   kubernetesFlags
 	listen, data string
 	retention    time.Duration
@@ -78,6 +79,9 @@ serves what is in there.`,
 			if err := o.frameFlags.check(); err != nil {
 				return err
 			}
+			if err := o.controlFlags.check(); err != nil {
+				return err
+			}
 			if o.parquet != "" && o.named() {
 				return usagef("--parquet writes a directory for each tenant of --tenants; those of --tenant-header are not known")
 			}
@@ -103,6 +107,7 @@ serves what is in there.`,
 	o.queryFlags.add(c)
 	o.queryFlags.addTenants(c)
 	o.kubernetes.add(c)
+	o.controlFlags.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen, and what waits to be stored")
 	// What was copied here to be looked at must not be deleted because it is old.
@@ -215,6 +220,9 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 			return err
 		}
 		defer in.close()
+		if err := in.openControl(ctx, &o.controlFlags, frames); err != nil {
+			return err
+		}
 		if cluster != nil {
 			group.Go(func() error { cluster.Run(ctx); return nil })
 		}
@@ -224,12 +232,18 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		options.Metrics, options.Ready = withTenantQueries(withFrameMetrics(in.metrics(), frames, series), kept), in.ready
 		options.Features = func() []model.Feature { return append(storeFeatures(kept), in.ingest.Features()...) }
 		options.Refusals, options.Quotas = in.ingest.Refusals, in.ingest.Quotas
+		if in.control != nil {
+			options.HostsWith = in.control.HostsWith
+		}
 		options.Bounds = func(ctx context.Context) []model.Drop {
 			// What the queue does not report is zero then.
 			s, _ := in.ingest.Stats(ctx)
 			drops := append(s.Drops(), storeDrops(kept.Stats(), o.storeFlags.isSet())...)
 			drops = append(append(drops, frameDrops(frames.Stats())...), series.Drops()...)
 			drops = append(drops, listeners.Drops()...)
+			if in.control != nil {
+				drops = append(drops, in.control.Drops()...)
+			}
 			if cluster != nil {
 				drops = append(append(drops, cluster.Drops()...), names.Drops()...)
 			}

@@ -175,6 +175,9 @@ func openUp(o upOptions) (u *up, err error) {
 		host.Senders = []agent.Sender{remoteSender{remote}}
 	}
 	host.Anomalies = anomaliesIn(o.data)
+	if err := openProbes(&host, o.probes); err != nil {
+		return u, err
+	}
 	host.Network.MaxNewEdges = o.maxSeries * newEdgeShare / 100 / seriesOfAnEdge
 	host.Network.MaxContainerEdges = containerEdges(o.maxEdges, host.Network.MaxNewEdges)
 	u.host, err = agent.Open(host)

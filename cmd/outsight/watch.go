@@ -17,6 +17,7 @@ import (
 	"outsight/internal/kernel"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
+	"outsight/internal/probe"
 )
 
 // watchFlags are what every command that watches this host has.
@@ -35,6 +36,8 @@ type watchFlags struct {
 	flight time.Duration
 	// budget is what an agent may cost; 0 is no limit.
 	budget budget.Limit
+	// probes is the network to other hosts that an agent measures.
+	probes probe.MonitorOptions
 }
 
 // addFlight adds the flag of commands whose agent goes on.
@@ -43,6 +46,10 @@ func (f *watchFlags) addFlight(c *cobra.Command) {
 		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
 	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, "+
 		"as in 1%: what must be is shed to keep it, and logged")
+	f.probes.Listen = probe.DefaultListen
+	for _, flag := range f.probes.Flags() {
+		c.Flags().StringVar(flag.Value, flag.Name, *flag.Value, flag.Help)
+	}
 }
 
 func (f *watchFlags) add(c *cobra.Command) {

@@ -84,6 +84,14 @@ type Reporter interface {
 	Drops() []model.Drop
 }
 
+// Probes measure the network to other hosts.
+type Probes interface {
+	// Run measures until ctx ends. newest is the agent's newest frame, nil before the first.
+	Run(ctx context.Context, newest func() *frame.Frame) error
+	// Sample is what was counted, for one snapshot.
+	Sample() *model.ProbeSample
+}
+
 // Programs reports what the kernel programs cost.
 type Programs interface {
 	ProgramCosts() []model.ProgramCost
@@ -104,6 +112,8 @@ type Sources struct {
 	Programs      Programs
 	// Disks is nil where they are not counted.
 	Disks Disks
+	// Probes is nil where the network to other hosts is not measured.
+	Probes Probes
 	// Processes is nil where the kernel's names are to be shown.
 	Processes Processes
 	// Translations reads at most limit connections whose server's address the host translates;
@@ -262,6 +272,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.keeping != nil {
 		running.Go(func() { a.keeping.meter.run(ctx) })
+	}
+	if a.sources.Probes != nil {
+		running.Go(func() {
+			if err := a.sources.Probes.Run(ctx, a.Frame); err != nil {
+				a.options.Logger.Error("the network to other hosts is measured no more", "error", err)
+			}
+		})
 	}
 	defer func() {
 		for _, q := range a.sinks {

@@ -40,6 +40,8 @@ type HostOptions struct {
 	Kernel kernel.Options
 	// Kubernetes knows what the containers are called there; nil without a cluster.
 	Kubernetes Kubernetes
+	// Probes measure the network to other hosts; nil for none.
+	Probes Probes
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
 	// Senders report what they wrote to connections, and Answers what the servers of this process did; nil where
@@ -194,7 +196,7 @@ func Open(o HostOptions) (*Host, error) {
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
-		Reporters: reporters, Senders: o.Senders, Answers: o.Answers,
+		Reporters: reporters, Senders: o.Senders, Answers: o.Answers, Probes: o.Probes,
 		Parts: h, Statistics: kernel.EnableStatistics,
 	}
 	if works(probes.Features(), kernel.ContentionFeature) {

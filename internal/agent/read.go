@@ -51,6 +51,9 @@ func (a *Agent) read() *model.Snapshot {
 	if counting {
 		a.readPower(s, packages)
 	}
+	if a.sources.Probes != nil {
+		s.Probes = a.sources.Probes.Sample()
+	}
 	a.forget(begin, collection)
 	a.readSelf(&s.Self)
 	a.keepBudget(s)

@@ -16,7 +16,9 @@ type hostsAnswer struct {
 	CoveredSeconds float64   `json:"covered_seconds"`
 	Hosts          []hostRow `json:"hosts"`
 	// Numbers are the registry's that hosts have, with their queries.
-	Numbers      []number           `json:"numbers"`
+	Numbers []number `json:"numbers"`
+	// Probes are what was measured of the network between them.
+	Probes       []fleet.Probe      `json:"probes"`
 	Completeness fleet.Completeness `json:"completeness"`
 }
 
@@ -52,6 +54,9 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	answer := hostsAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, Hosts: data.hostRows(g),
 		Completeness: data.completeness(g)}
 	answer.Numbers = s.numbersOf(fleet.Numbers)
+	if answer.Probes, err = s.probesOf(ctx, from, to); err != nil {
+		return nil, err
+	}
 	for i := range answer.Hosts {
 		for _, l := range answer.Completeness.Tables {
 			if l.Host == answer.Hosts[i].Name {

@@ -115,26 +115,15 @@ func addLabelled(all map[labelledKey]*labelledRow, before, f *frame.Frame, newes
 			var gained frame.Durations
 			gained.Reset()
 			d.AddHistogram(&gained, 0, row)
-			r.durations = merged(r.durations, &gained)
+			if r.durations == nil {
+				r.durations = &model.Histogram{}
+			}
+			gained.AddTo(r.durations)
 		default:
 			n, _ := d.Gain(0, row)
 			r.value += float64(n) / info.Per()
 		}
 	}
-}
-
-// merged is a histogram with what was gained.
-func merged(h *model.Histogram, gained *frame.Durations) *model.Histogram {
-	if h == nil {
-		h = &model.Histogram{}
-	}
-	more := model.Histogram{Count: gained.Count, SumNS: gained.SumNS, ZeroCount: gained.Zero,
-		OverflowCount: gained.Overflow, Offset: gained.First}
-	for bucket := gained.First; bucket <= gained.Last; bucket++ {
-		more.Buckets = append(more.Buckets, gained.At(bucket))
-	}
-	h.Merge(&more)
-	return h
 }
 
 // keyOfLabelled says which series a row is; ok is false where what it is of is not there.

@@ -31,6 +31,7 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/contention": access.Read,
 	"GET /api/outsight/services":   access.Read,
 	"GET /api/outsight/hosts":      access.Read,
+	"GET /api/outsight/probes":     access.Read,
 	"GET /api/outsight/recordings": access.Record,
 	"GET /api/outsight/changes":    access.Read,
 	"GET /api/outsight/matrix":     access.Read,

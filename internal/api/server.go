@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -64,6 +65,8 @@ type Options struct {
 	// Tenant is whose view this is, if each tenant has one. Its status has the refusals of this tenant alone, and none
 	// of Bounds, which would show how much others send.
 	Tenant string
+	// HostsWith are the hosts of a tenant that have an address, or a container with it, now; nil where that is not known.
+	HostsWith func(tenant string, address netip.Addr) []string
 	// Features are those of this process that no agent reports, for the status; nil for none.
 	Features func() []model.Feature
 	// Ready is why the server cannot answer yet, or nil.
@@ -143,6 +146,7 @@ func (s *server) routes() *access.Mux {
 	mux.HandleFunc(access.Read, "GET /api/outsight/contention", s.json(s.contention))
 	mux.HandleFunc(access.Read, "GET /api/outsight/services", s.json(s.services))
 	mux.HandleFunc(access.Read, "GET /api/outsight/hosts", s.json(s.hostList))
+	mux.HandleFunc(access.Read, "GET /api/outsight/probes", s.json(s.probes))
 	mux.HandleFunc(access.Record, "GET /api/outsight/recordings", s.json(s.recordings))
 	mux.HandleFunc(access.Read, "GET /api/outsight/changes", s.json(s.changes))
 	mux.HandleFunc(access.Read, "GET /api/outsight/matrix", s.json(s.matrix))

@@ -123,14 +123,8 @@ func (e *Exporter) send(ctx context.Context, b Batch) (after time.Duration, err 
 		r.Header.Set("Content-Type", "application/x-protobuf")
 		r.Header.Set("Content-Encoding", "zstd")
 	}
-	r.Header.Set("User-Agent", "outsight-agent")
 	r.Header.Set(otlp.BatchHeader, b.Name)
-	if e.options.Tenant != "" {
-		r.Header.Set(otlp.TenantHeader, e.options.Tenant)
-	}
-	if e.options.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+e.options.Token)
-	}
+	e.introduce(r)
 	answer, err := e.client.Do(r)
 	if err != nil {
 		return 0, fmt.Errorf("sending a batch: %w", err)
@@ -141,6 +135,17 @@ func (e *Exporter) send(ctx context.Context, b Batch) (after time.Duration, err 
 		return 0, fmt.Errorf("reading the server's answer: %w", err)
 	}
 	return e.checkResponse(answer, body)
+}
+
+// introduce says in a request who sends it.
+func (e *Exporter) introduce(r *http.Request) {
+	r.Header.Set("User-Agent", "outsight-agent")
+	if e.options.Tenant != "" {
+		r.Header.Set(otlp.TenantHeader, e.options.Tenant)
+	}
+	if e.options.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+e.options.Token)
+	}
 }
 
 func (e *Exporter) checkResponse(answer *http.Response, body []byte) (after time.Duration, err error) {

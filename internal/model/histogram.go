@@ -64,6 +64,26 @@ func BucketUpperBound(i int32) float64 { return math.Exp2(float64(i) / bucketsPe
 // RelativeError.
 func BucketMiddle(i int32) float64 { return math.Exp2((float64(i) - 0.5) / bucketsPerOctave) }
 
+// Add adds a duration; one below 0 counts as 0.
+func (h *Histogram) Add(d time.Duration) {
+	one := Histogram{Count: 1, SumNS: uint64(max(d, 0))}
+	switch {
+	case d <= ZeroThreshold:
+		one.ZeroCount = 1
+	case d >= OverflowThreshold:
+		one.OverflowCount = 1
+	default:
+		at := BucketOf(d)
+		if end := h.Offset + int32(len(h.Buckets)); len(h.Buckets) > 0 && at >= h.Offset && at < end {
+			h.Count, h.SumNS = h.Count+1, h.SumNS+one.SumNS
+			h.Buckets[at-h.Offset]++
+			return
+		}
+		one.Offset, one.Buckets = at, []uint64{1}
+	}
+	h.Merge(&one)
+}
+
 // Quantile is the duration, in seconds, below which the share q (0 to 1) of all durations
 // lies; its relative error is at most RelativeError. It is NaN for an empty histogram, 0 where
 // the quantile falls into the zero bucket, and +Inf where it falls past OverflowThreshold.

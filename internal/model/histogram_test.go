@@ -26,6 +26,22 @@ func histogramOf(durations ...time.Duration) *Histogram {
 	return h
 }
 
+// TestAdd: adding one duration at a time is what merging histograms of one each is.
+func TestAdd(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	var all []time.Duration
+	got := &Histogram{}
+	for range 2000 {
+		d := time.Duration(math.Exp(rnd.Float64() * 26)) // 1 ns to 195 s
+		all = append(all, d)
+		got.Add(d)
+	}
+	got.Add(-time.Second)
+	if want := histogramOf(append(all, 0)...); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestSince(t *testing.T) {
 	room := &Histogram{}
 	f := func(now, before, want *Histogram) {

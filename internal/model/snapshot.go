@@ -23,6 +23,8 @@ type Snapshot struct {
 	Translations []Translation
 	// Energy of the host; nil where nobody accounts for it.
 	Energy *EnergySample
+	// Probes are the measurements of the network to other hosts; nil where there are none.
+	Probes *ProbeSample
 	Self   SelfSample
 }
 

@@ -272,6 +272,32 @@ func TestConvertValues(t *testing.T) {
 	}
 	f("outsight_energy_meter,detail=Broadwell,domain=psys,host=node-1,others=powercap: no RAPL,source=model", 1)
 	f("outsight_energy_meter_error_ratio,host=node-1,source=model", 0.45)
+	count := float64(testHistogram().Count)
+	probe := func(name, first, last string, v float64) {
+		t.Helper()
+		f("outsight_probe_"+name+first+",dscp=46,host=node-1,peer="+strings.ReplaceAll(hostile, "\xff", "\ufffd")+last, v)
+	}
+	probe("interval_seconds", "", ",reflector=192.0.2.2:862", 0.2)
+	probe("answered", "", "", 1)
+	probe("sent_packets_total", "", "", 101)
+	probe("lost_packets_total", "", "", 3)
+	probe("lost_one_way_packets_total", ",direction=there", "", 2)
+	probe("lost_one_way_packets_total", ",direction=back", "", 1)
+	probe("duplicate_packets_total", "", "", 4)
+	probe("reordered_packets_total", ",direction=there", "", 5)
+	probe("reordered_packets_total", ",direction=back", "", 6)
+	probe("round_trip_duration_seconds", "", "", count)
+	probe("round_trip_variation_seconds", "", "", count)
+	probe("one_way_duration_seconds", ",direction=there", "", count)
+	probe("one_way_duration_seconds", ",direction=back", "", count)
+	probe("clock_error_seconds", "", "", 0.003)
+	f("outsight_probe_interval_seconds,dscp=0,host=node-1,peer=b,reflector=[2001:db8::2]:862", 1)
+	f("outsight_probe_answered,dscp=0,host=node-1,peer=b", 0)
+	f("outsight_probe_sent_packets_total,dscp=0,host=node-1,peer=b", 1)
+	f("outsight_probe_lost_packets_total,dscp=0,host=node-1,peer=b", 1)
+	for i, result := range []string{"answered", "stranger", "limited", "malformed", "forged", "replayed"} {
+		f("outsight_probe_reflector_packets_total,host=node-1,result="+result, float64(i+1))
+	}
 	f("outsight_edges_completeness_ratio,host=node-1", 6062.0/6098)
 	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)

@@ -129,6 +129,14 @@ func testSnapshot() *model.Snapshot {
 			Parts: []model.EnergyPart{{Domain: "package", Source: "powercap", Containers: 1_500_000, Idle: 250_000,
 				System: 750_000}, {Domain: "psys", Source: "model", Containers: 7}},
 		},
+		Probes: &model.ProbeSample{
+			Sessions: []model.ProbeSession{{Peer: hostile, Reflector: netip.MustParseAddrPort("192.0.2.2:862"), DSCP: 46,
+				Interval: 200 * time.Millisecond, Answered: true, Sent: 101, Received: 98, Lost: 3, LostThere: 2, LostBack: 1,
+				Duplicates: 4, ReorderedThere: 5, ReorderedBack: 6, RoundTrip: testHistogram(), Variation: testHistogram(),
+				There: testHistogram(), Back: testHistogram(), ClockError: 3 * time.Millisecond},
+				{Peer: "b", Reflector: netip.MustParseAddrPort("[2001:db8::2]:862"), Interval: time.Second, Sent: 1, Lost: 1}},
+			Reflector: model.ReflectorCounters{Answered: 1, Strangers: 2, Limited: 3, Malformed: 4, Forged: 5, Replayed: 6},
+		},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, StealNS: 1_500_000_000, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
 			AvailableBytes: 1 << 29,

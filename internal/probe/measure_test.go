@@ -208,7 +208,7 @@ func runReflector(t *testing.T, at *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := stamp.NewReflector(conn, stamp.ReflectorOptions{Peer: func(netip.Addr) (stamp.Key, bool) { return nil, true }})
+	r, err := stamp.NewReflector(conn, stamp.ReflectorOptions{Peer: func(netip.Addr, uint16) (stamp.Key, bool) { return nil, true }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (m *measurement) pair(ctx context.Context) (*Session, error) {
 	rand.Read(key) // never fails
 	far := &farEnd{answers: map[uint32]stamp.Answer{}}
 	reflector, err := stamp.NewReflector(conn, stamp.ReflectorOptions{
-		Peer:         func(netip.Addr) (stamp.Key, bool) { return key, true },
+		Peer:         func(netip.Addr, uint16) (stamp.Key, bool) { return key, true },
 		MaxPerSecond: 10 * float64(time.Second/m.o.Interval), Answered: far.answered, Clock: stamp.KernelClock,
 	})
 	if err != nil {

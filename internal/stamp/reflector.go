@@ -2,6 +2,7 @@ package stamp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -15,8 +16,9 @@ import (
 
 // ReflectorOptions of a Reflector. The zero value answers nobody.
 type ReflectorOptions struct {
-	// Peer says whether an address may ask, and with which key; nil is nobody, and a nil key open packets.
-	Peer func(netip.Addr) (key Key, ok bool)
+	// Peer says whether an address may ask, and with which key; nil is nobody, and a nil key open packets. The session's
+	// number is that of an authenticated packet, which nobody vouches for yet; 0 of one that is too short for that.
+	Peer func(from netip.Addr, session uint16) (key Key, ok bool)
 	// MaxPerSecond bounds the packets that one address is answered (1000), Sessions those that are remembered (4096).
 	MaxPerSecond float64
 	Sessions     int
@@ -178,7 +180,11 @@ func (r *Reflector) answer(b []byte, a arrival) *outgoing {
 		r.counts.strangers.Add(1)
 		return nil
 	}
-	key, known := r.options.Peer(a.from.Addr())
+	claimed := uint16(0)
+	if len(b) >= authenticatedLength {
+		claimed = binary.BigEndian.Uint16(b[authenticatedLayout.session:])
+	}
+	key, known := r.options.Peer(a.from.Addr(), claimed)
 	if !known {
 		r.counts.strangers.Add(1)
 		return nil

@@ -63,8 +63,8 @@ func sendFrom(t *testing.T, conn *net.UDPConn, to netip.AddrPort, o SenderOption
 	return all, s.Stats()
 }
 
-func anybody(key Key) func(netip.Addr) (Key, bool) {
-	return func(netip.Addr) (Key, bool) { return key, true }
+func anybody(key Key) func(netip.Addr, uint16) (Key, bool) {
+	return func(netip.Addr, uint16) (Key, bool) { return key, true }
 }
 
 // stampByKernel has the kernel take times until the test ends: it begins to do so a moment after the first socket asks
@@ -127,7 +127,7 @@ func TestReflectorAnswersOnlyItsOwn(t *testing.T) {
 	signed := (&Request{Sequence: 5, Sent: now}).Append(nil, testKey)
 	forged := append([]byte(nil), signed...)
 	forged[3]++
-	r, at := runReflector(t, ReflectorOptions{MaxPerSecond: 20, Peer: func(a netip.Addr) (Key, bool) {
+	r, at := runReflector(t, ReflectorOptions{MaxPerSecond: 20, Peer: func(a netip.Addr, _ uint16) (Key, bool) {
 		return testKey, a == netip.MustParseAddr("127.0.0.1")
 	}})
 	conn := listen(t)

@@ -528,7 +528,7 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetUint(f.n * (1000 + f.field))
 	case reflect.Uint8:
 		v.SetUint(1)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(f.field))
 	case reflect.Float64:
 		v.SetFloat(float64(f.field) / 8)

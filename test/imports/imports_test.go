@@ -95,7 +95,14 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/queue": {},
 	"internal/stamp": {},
+	"internal/control": {
+		"internal/frame": "addresses are those of frames",
+		"internal/model": "its bounds are the model's",
+	},
 	"internal/probe": {
+		"internal/control":   "what a server wants to be measured",
+		"internal/frame":     "which host this is",
+		"internal/access":    "files of keys are checked as those of tokens",
 		"internal/stamp":     "sessions are of STAMP",
 		"internal/container": "places are containers",
 		"internal/model":     "which are values of the model",
@@ -104,6 +111,7 @@ var allowed = map[string]map[string]string{
 		"internal/model":   "snapshots in",
 		"internal/frame":   "frames out",
 		"internal/otlp":    "requests out",
+		"internal/control": "agents ask with its credentials",
 		"internal/damaged": "damaged files of the spool are kept there",
 	},
 	"internal/ingest": {
@@ -165,7 +173,7 @@ var allowed = map[string]map[string]string{
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
 		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "", "internal/access": "",
-		"internal/quota": "", "internal/probe": "", "internal/stamp": "",
+		"internal/quota": "", "internal/probe": "", "internal/stamp": "", "internal/control": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/frame": "",
@@ -177,6 +185,7 @@ var allowed = map[string]map[string]string{
 		"internal/recorder":   "how anomalies are kept", "internal/report": "how they are found",
 		"internal/budget": "what its flag says",
 		"internal/access": "who may read /metrics",
+		"internal/probe":  "the network to other hosts is measured in it",
 	},
 }
 

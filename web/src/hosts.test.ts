@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { agentOf, barOf, heardOf, LINES, linesOf, memoryOf, partLine, seenOf } from './hosts'
-import type { HostPart, HostRow } from './types'
+import { agentOf, barOf, heardOf, LINES, linesOf, memoryOf, otherEnd, partLine, probesOf, probeText, seenOf } from './hosts'
+import type { HostPart, HostRow, Probe } from './types'
 
 const part = (kind: HostPart['kind'], share: number): HostPart => ({ kind, name: kind, cpu_cores: share * 2, share })
 const row = (more: Partial<HostRow> = {}): HostRow => ({ name: 'vm', cores: 2, containers: 3, cpu_cores: 1, parts: [], covered_seconds: 300, dropped: 0, numbers: {}, ...more })
@@ -43,4 +43,15 @@ it('says what the agent takes', () => {
   expect(agentOf(row())).toBe('–')
   expect(agentOf(row({ agent_cpu_cores: 0.0042, agent_memory_bytes: 40 << 20 }))).toBe('0.42 % of a core · 40.0 MiB')
   expect(agentOf(row({ agent_memory_bytes: 40 << 20 }))).toBe('40.0 MiB')
+})
+
+it('says what was measured of the network to other hosts', () => {
+  const delay = (p50: number) => ({ count: 10, mean: p50, p50, p90: p50, p99: p50 })
+  const probe = (more: Partial<Probe>): Probe => ({ from: 'a', to: 'b', dscp: 0, running: true, answered: true, sent: 100, lost: 0, loss_ratio: 0, ...more })
+  const all = [probe({ round_trip: delay(1e-3) }), probe({ from: 'c', to: 'a', lost: 2, loss_ratio: 0.02 }), probe({ to: 'd', round_trip: delay(2e-3) }), probe({ from: 'c', to: 'd' })]
+  expect(probesOf(row({ name: 'a' }), all).map((p) => otherEnd(row({ name: 'a' }), p))).toEqual(['c', 'd', 'b'])
+  expect(probeText(probe({ round_trip: delay(1e-3), jitter_seconds: 2e-5 }))).toEqual({ text: '1.00 ms · 0 % lost · jitter 20.0 µs', bad: false })
+  expect(probeText(probe({ round_trip: delay(1e-3), lost: 1, loss_ratio: 0.01, running: false, answered: false }))).toEqual({ text: '1.00 ms · 1.00 % lost · ended', bad: true })
+  expect(probeText(probe({ lost: 100, loss_ratio: 1, answered: false }))).toEqual({ text: 'not answered', bad: true })
+  expect(probeText(probe({ sent: 0, loss_ratio: undefined, answered: false }))).toEqual({ text: 'begins', bad: false })
 })

@@ -1,6 +1,6 @@
-import { bytes, digits, floorPercent, format, span } from './format'
+import { bytes, digits, duration, floorPercent, format, span } from './format'
 import type { Asked } from './spark'
-import type { HostPart, HostRow, NumberInfo } from './types'
+import type { HostPart, HostRow, NumberInfo, Probe } from './types'
 
 // What each host is used for, in bars and words.
 
@@ -78,3 +78,23 @@ export const agentParts = (h: HostRow): { cpu?: string; memory?: string } => ({
 
 /** The same in words. */
 export const agentOf = (h: HostRow): string => Object.values(agentParts(h)).filter(Boolean).join(' · ') || '–'
+
+/** How many of the measured ways of a host are shown. */
+export const SHOWN_PROBES = 12
+
+/** The measured ways from or to a host, those that lose most first, then the slowest. */
+export const probesOf = (h: HostRow, all: Probe[]): Probe[] =>
+  all.filter((p) => p.from === h.name || p.to === h.name).sort((a, b) => (b.loss_ratio ?? 0) - (a.loss_ratio ?? 0) || (b.round_trip?.p50 ?? 0) - (a.round_trip?.p50 ?? 0))
+
+/** The host at the other end. */
+export const otherEnd = (h: HostRow, p: Probe): string => (p.from === h.name ? p.to : p.from)
+
+/** What was measured, in words. */
+export function probeText(p: Probe): { text: string; bad: boolean } {
+  if (p.running && !p.answered && p.lost > 0) return { text: 'not answered', bad: true }
+  const words = p.round_trip ? [duration(p.round_trip.p50)] : []
+  if (p.loss_ratio !== undefined) words.push(`${digits(p.loss_ratio * 100)} % lost`)
+  if (p.jitter_seconds !== undefined) words.push(`jitter ${duration(p.jitter_seconds)}`)
+  if (!p.running) words.push('ended')
+  return { text: words.join(' · ') || 'begins', bad: (p.loss_ratio ?? 0) > 0 }
+}

@@ -2,14 +2,14 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { useHosts } from './data'
 import { windowOf } from './explain'
-import { bytes, digits, format, NONE } from './format'
+import { bytes, digits, duration, format, NONE } from './format'
 import { HOST_MEANING } from './numbers'
-import { agentOf, agentParts, barOf, heardOf, LINES, linesOf, memoryOf, partLine, seenOf, sizeOf, WHAT } from './hosts'
+import { agentOf, agentParts, barOf, heardOf, LINES, linesOf, memoryOf, otherEnd, partLine, probesOf, probeText, seenOf, SHOWN_PROBES, sizeOf, WHAT } from './hosts'
 import type { Lines } from './spark'
 import { LinesNote, Spark, useLines } from './sparkview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
-import type { HostPart, HostRow, NumberInfo } from './types'
+import type { HostPart, HostRow, NumberInfo, Probe } from './types'
 import { Filter } from './viewbar'
 
 interface Props {
@@ -38,6 +38,11 @@ export function HostsView({ state, change, query, period }: Props) {
       const p = h.parts[Number(key.slice(5))]
       return p && { title: `${p.name} · ${h.name}`, value: `${format(p.cpu_cores, 'cores')} CPUs, ${digits(p.share * 100)} %`, what: WHAT[p.kind], error: 'none: counted by the scheduler’s hook; the parts add up to the whole', window, action: p.node ? 'shows the container' : undefined }
     }
+    if (key.startsWith('probe.')) {
+      const p = probesOf(h, data.probes ?? [])[Number(key.slice(6))]
+      const ways = p?.there && p.back ? ` One way ${duration(p.there.p50)}, back ${duration(p.back.p50)}, ± ${duration(p.clock_error_seconds)}.` : ''
+      return p && { title: `Network between ${p.from} and ${p.to}`, value: probeText(p).text, what: `Median of the round trips of ${p.sent} packets of STAMP, from interface to interface; p99 ${duration(p.round_trip?.p99)}. Jitter is by how much two of them in a row differ, on average.${ways}`, error: 'round trips 1.1 %; lost is what did not come back within a second', window }
+    }
     const number = data.numbers.find((n) => `number.${n.key}` === key)
     if (number) return { title: `${number.title} · ${h.name}`, value: format(h.numbers[number.key], number.unit), what: HOST_MEANING[number.key], error: 'none: counted, not sampled', window }
     const facts: Record<string, [string, string, string]> = {
@@ -62,7 +67,7 @@ export function HostsView({ state, change, query, period }: Props) {
         <Filter state={state} change={change} what="host or container" />
       </div>
       {data.hosts.length === 0 && <p class="note">No agent wrote in this time. <code>outsight up</code> watches this machine, and <code>outsight-agent --server URL</code> sends what it sees here.</p>}
-      {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} numbers={data.numbers} lines={sparks.lines} open={isOpen(h)} toggle={(on) => on !== isOpen(h) && open((old) => ({ ...old, [h.name]: on }))} />)}
+      {rows.map((h) => <HostCard key={h.name} host={h} now={now} window={data.completeness.window_seconds} change={change} numbers={data.numbers} lines={sparks.lines} probes={probesOf(h, data.probes ?? [])} open={isOpen(h)} toggle={(on) => on !== isOpen(h) && open((old) => ({ ...old, [h.name]: on }))} />)}
       <LinesNote of={sparks} />
     </div>
   )
@@ -75,11 +80,12 @@ interface CardProps {
   change: Change
   numbers: NumberInfo[]
   lines: Lines
+  probes: Probe[]
   open: boolean
   toggle: (open: boolean) => void
 }
 
-function HostCard({ host: h, now, window, change, numbers, lines, open, toggle }: CardProps) {
+function HostCard({ host: h, now, window, change, numbers, lines, probes, open, toggle }: CardProps) {
   const heard = heardOf(h, now)
   const seen = seenOf(h, window)
   const memory = memoryOf(h)
@@ -127,6 +133,12 @@ function HostCard({ host: h, now, window, change, numbers, lines, open, toggle }
         {numbers.map((n) => h.numbers[n.key] !== undefined && fact(`number.${n.key}`, n.title, <>{line(n.key)}{format(h.numbers[n.key], n.unit)}</>))}
         {fact('seen', 'Counted', <>{h.counted_share !== undefined && line('seen')}{seen.text}</>, seen.bad)}
       </dl>
+      {probes.length > 0 && (
+        <dl class="host-facts" data-probes>
+          {probes.slice(0, SHOWN_PROBES).map((p, i) => fact(`probe.${i}`, `Network to ${otherEnd(h, p)}`, probeText(p).text, probeText(p).bad))}
+          {probes.length > SHOWN_PROBES && <div><dt>and</dt><dd>{probes.length - SHOWN_PROBES} more: <code>outsight probe --server URL</code></dd></div>}
+        </dl>
+      )}
       <details open={open} onToggle={(e) => toggle(e.currentTarget.open)}>
         <summary class="muted small">CPU by container; the parts add up to all {h.cores} cores</summary>
         <ul class="host-parts">

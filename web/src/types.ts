@@ -260,12 +260,40 @@ export interface HostRow extends Host {
   numbers: Record<string, number>
 }
 
+/** How long packets took, in seconds. */
+export interface Delay {
+  count: number
+  mean: number
+  p50: number
+  p90: number
+  p99: number
+}
+
+/** What was measured of the network between two hosts, by the one that sends. */
+export interface Probe {
+  from: string
+  to: string
+  dscp: number
+  running: boolean
+  answered: boolean
+  interval_seconds?: number
+  sent: number
+  lost: number
+  loss_ratio?: number
+  round_trip?: Delay
+  jitter_seconds?: number
+  there?: Delay
+  back?: Delay
+  clock_error_seconds?: number
+}
+
 export interface Hosts {
   from: string
   to: string
   covered_seconds: number
   hosts: HostRow[]
   numbers: NumberInfo[]
+  probes: Probe[]
   completeness: Completeness
 }
 

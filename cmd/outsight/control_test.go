@@ -1,0 +1,366 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"outsight/internal/export"
+	"outsight/internal/fleet"
+	"outsight/internal/frame"
+	"outsight/internal/model"
+	"outsight/internal/otlp"
+	"outsight/internal/probe"
+	"outsight/internal/stamp"
+)
+
+// inNamespace runs the rest of a test in another process with a network of its own: loopback with these addresses.
+func inNamespace(t *testing.T, addresses ...string) (inside bool) {
+	t.Helper()
+	const mark = "OUTSIGHT_TEST_IN_NAMESPACE"
+	if os.Getenv(mark) == t.Name() {
+		commands := []string{"ip link set lo up"}
+		for _, a := range addresses {
+			commands = append(commands, "ip addr add "+a+"/32 dev lo")
+		}
+		for _, c := range commands {
+			words := strings.Fields(c)
+			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v %s", c, err, out)
+			}
+		}
+		return true
+	}
+	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	c.Env = append(os.Environ(), mark+"="+t.Name())
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return false
+}
+
+// simulatedHost is an agent that measures and sends for real, and sees what a test says.
+type simulatedHost struct {
+	name, address string
+	monitor       *probe.Monitor
+	builder       *frame.Builder
+	// peer is who talks to it, or to whom it talks as a client; bytes are how much.
+	peer   string
+	client bool
+	bytes  *atomic.Uint64
+	newest atomic.Pointer[frame.Frame]
+}
+
+const databasePort = "5432"
+
+// run watches, measures and sends until ctx ends.
+func (h *simulatedHost) run(ctx context.Context, t *testing.T, server, token string, log *slog.Logger) {
+	epoch := time.Now()
+	h.builder = frame.NewBuilder(epoch)
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		err := export.While(ctx, export.Options{Server: server, Spool: t.TempDir(), Logger: log, MaxBackoff: time.Second},
+			export.Files{Token: path}, func(e *export.Exporter) (err error) {
+				h.monitor, err = probe.OpenMonitor(probe.MonitorOptions{Listen: h.address + ":862", Server: e, Logger: log})
+				if err != nil {
+					return err
+				}
+				var beside sync.WaitGroup
+				defer beside.Wait()
+				beside.Go(func() {
+					if err := h.monitor.Run(ctx, h.newest.Load); err != nil {
+						t.Error(err)
+					}
+				})
+				tick := time.NewTicker(250 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					if e.WantsKey() {
+						h.builder.ForceKey()
+					}
+					f := h.builder.Build(h.snapshot())
+					h.newest.Store(f)
+					if err := e.Consume(ctx, f); err != nil {
+						return err
+					}
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-tick.C:
+					}
+				}
+			})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(running.Wait)
+}
+
+func (h *simulatedHost) snapshot() *model.Snapshot {
+	own, other := netip.MustParseAddr(h.address), netip.MustParseAddr(h.peer)
+	host := &model.Container{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime,
+		Addresses: []netip.Addr{own}}
+	s := &model.Snapshot{Time: time.Now(), Host: model.Host{Name: h.name, Cores: 1}, Probes: h.monitor.Sample(),
+		Containers: []model.ContainerSample{{Container: host}}}
+	e := model.Edge{Instance: 1, Counters: model.EdgeCounters{SentBytes: h.bytes.Load(), ReceivedBytes: h.bytes.Load()}}
+	if h.client {
+		e.Side, e.Client, e.Server = model.RoleClient, model.Peer{Container: host}, model.Peer{Address: other}
+		e.Service = netip.MustParseAddrPort(h.peer + ":" + databasePort)
+	} else {
+		e.Side, e.Client, e.Server = model.RoleServer, model.Peer{Address: other}, model.Peer{Container: host}
+		e.Service = netip.MustParseAddrPort(h.address + ":" + databasePort)
+	}
+	// The measurements themselves are traffic that both hosts see.
+	port := fmt.Sprint(h.monitor.Port())
+	udp := e
+	udp.Instance, udp.Transport = 2, model.UDP
+	udp.Service = netip.MustParseAddrPort(strings.TrimSuffix(e.Service.String(), databasePort) + port)
+	udp.Counters = model.EdgeCounters{SentBytes: uint64(time.Now().UnixNano())}
+	s.Edges = []model.Edge{e, udp}
+	return s
+}
+
+// metrics are those of the host's newest frame, as its agent's /metrics has them.
+func (h *simulatedHost) metrics(t *testing.T) string {
+	w := &bytes.Buffer{}
+	for _, s := range otlp.FromFrame(h.newest.Load(), otlp.SeriesOptions{}) {
+		if strings.HasPrefix(s.Name, "outsight_probe_") {
+			value := s.Value
+			if s.Histogram != nil {
+				value = float64(s.Histogram.Count)
+			}
+			fmt.Fprintf(w, "%s%v %v\n", s.Name, s.Labels, value)
+		}
+	}
+	return w.String()
+}
+
+func (h *simulatedHost) sessions() []model.ProbeSession { return h.monitor.Sample().Sessions }
+
+// eventually waits for what is to come by itself, and tells how long it took.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	begun := time.Now()
+	for !f() {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatalf("%s: not within %v", what, time.Since(begun))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("%s after %v", what, time.Since(begun).Round(10*time.Millisecond))
+}
+
+// TestMeasuredPair: two hosts that talk are measured, what was measured is in frames, on the server and in its answers,
+// and ends with the talk. A host with a wrong token is measured by nobody, and strangers are not answered.
+func TestMeasuredPair(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2", "198.51.100.3") {
+		return
+	}
+	const token, page, senders = "0123456789abcdef", "http://127.0.0.1:8470", "http://127.0.0.1:4318"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer cancel()
+	serving.Go(func() {
+		root := newRoot()
+		root.SetArgs([]string{"server", "--data", filepath.Join(t.TempDir(), "data"), "--otlp", "", "--token-file", tokens,
+			"--probe-interval", "2s", "--kubernetes", "off"})
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		if err := root.ExecuteContext(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	talked := &atomic.Uint64{}
+	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked}
+	b := &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked}
+	c := &simulatedHost{name: "c", address: "198.51.100.3", peer: "198.51.100.1", bytes: talked}
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, senders, token, log)
+	b.run(agents, t, senders, token, log)
+	c.run(agents, t, senders, "another-0123456789", log)
+	defer stop()
+	for _, h := range []*simulatedHost{a, b, c} {
+		eventually(t, "frames of "+h.name, func() bool { return h.newest.Load() != nil })
+	}
+	time.Sleep(3 * time.Second)
+	if n := len(a.sessions()); n != 0 {
+		t.Errorf("%d sessions without any talk", n)
+	}
+
+	talking, quiet := context.WithCancel(t.Context())
+	var chatter sync.WaitGroup
+	chatter.Go(func() {
+		for talking.Err() == nil {
+			talked.Add(1000)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	eventually(t, "a session", func() bool { return len(a.sessions()) == 1 })
+	eventually(t, "ten round trips", func() bool {
+		s := a.sessions()
+		return len(s) == 1 && s[0].RoundTrip != nil && s[0].RoundTrip.Count >= 10
+	})
+	if s := a.sessions()[0]; s.Peer != "b" || s.Interval != 100*time.Millisecond || !s.Answered || s.Lost > 0 {
+		t.Errorf("the session is %+v", s)
+	}
+	if n := len(b.sessions()) + len(c.sessions()); n != 0 {
+		t.Errorf("%d sessions of the others", n)
+	}
+	labels := "[{dscp 0} {host a} {peer b}]"
+	for _, want := range []string{"outsight_probe_sent_packets_total" + labels,
+		"outsight_probe_round_trip_duration_seconds" + labels, "outsight_probe_answered" + labels + " 1"} {
+		eventually(t, want, func() bool { return strings.Contains(a.metrics(t), want) })
+	}
+	eventually(t, "the reflector's answers", func() bool {
+		return strings.Contains(b.metrics(t), "outsight_probe_reflector_packets_total[{host b} {result answered}] ")
+	})
+
+	// What users see.
+	list := func(args ...string) (text string) {
+		var out, errOut bytes.Buffer
+		args = append([]string{"probe", "--server", page, "--token-file", tokens}, args...)
+		if code := run(args, &out, &errOut); code != 0 {
+			t.Fatalf("probe ends with %d: %s", code, errOut.String())
+		}
+		return out.String()
+	}
+	eventually(t, "a line of outsight probe", func() bool { return strings.Contains(list(), "a     b   each 100ms") })
+	t.Logf("%s", list())
+	var answer struct{ Probes []fleet.Probe }
+	if err := json.Unmarshal([]byte(list("198.51.100.2", "--output", "json")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if all := answer.Probes; len(all) != 1 || !all[0].Running || all[0].RoundTrip == nil || all[0].Lost > 0 {
+		t.Errorf("of b's address the server answers %+v", answer)
+	}
+	if text := list("198.51.100.3"); !strings.Contains(text, "No network") {
+		t.Errorf("of another address the server answers %s", text)
+	}
+
+	// A stranger by its address, and one with another key at an address that is known.
+	for _, stranger := range []struct{ from, counted string }{{"198.51.100.3", "stranger"}, {"198.51.100.1", "forged"}} {
+		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(stranger.from)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		session := b.monitor.Session("a")
+		sender, err := stamp.NewSender(conn, netip.AddrPortFrom(netip.MustParseAddr(b.address), b.monitor.Port()),
+			stamp.SenderOptions{Count: 3, Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond, Session: session,
+				Key: stamp.Key("not the key of this session")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sender.Run(t.Context(), func(s stamp.Sample) {
+			if !s.Lost {
+				t.Errorf("a %s was answered", stranger.counted)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("outsight_probe_reflector_packets_total[{host b} {result %s}] 3\n", stranger.counted)
+		eventually(t, want, func() bool { return strings.Contains(b.metrics(t), want) })
+	}
+
+	quiet()
+	chatter.Wait()
+	eventually(t, "the end of the session", func() bool { return len(a.sessions()) == 0 })
+	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "outsight_probe_answered") })
+	answered := b.monitor.Sample().Reflector.Answered
+	time.Sleep(time.Second)
+	if now := b.monitor.Sample().Reflector.Answered; now != answered {
+		t.Errorf("%d packets were answered after the end", now-answered)
+	}
+	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "a     b   ended") })
+	stop()
+}
+
+// TestConfiguredPeers: two agents without a server measure one another by their flags, and one with another key is not
+// answered.
+func TestConfiguredPeers(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2", "198.51.100.3") {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	open := func(address, peers, key string) *probe.Monitor {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := probe.OpenMonitor(probe.MonitorOptions{Listen: address + ":862", Peers: peers, KeyFile: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			if err := m.Run(ctx, func() *frame.Frame { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		return m
+	}
+	const key = "0123456789abcdef"
+	a := open("198.51.100.1", "198.51.100.2:862", key)
+	b := open("198.51.100.2", "198.51.100.1:862,198.51.100.3:862", key)
+	c := open("198.51.100.3", "198.51.100.2:862", "another-key-of-this-host")
+	answered := func(m *probe.Monitor, peer string) bool {
+		for _, s := range m.Sample().Sessions {
+			if s.Peer == peer {
+				return s.RoundTrip != nil && s.RoundTrip.Count >= 2
+			}
+		}
+		return false
+	}
+	eventually(t, "a measures b", func() bool { return answered(a, "198.51.100.2") })
+	eventually(t, "b measures a", func() bool { return answered(b, "198.51.100.1") })
+	eventually(t, "c is forged to b", func() bool { return b.Sample().Reflector.Forged >= 3 })
+	eventually(t, "c has lost b", func() bool { s := c.Sample().Sessions; return len(s) == 1 && s[0].Lost >= 3 })
+	if s := c.Sample().Sessions[0]; s.Received > 0 || s.Answered || s.RoundTrip != nil {
+		t.Errorf("c has of b %+v", s)
+	}
+	// The port is taken: what only a server asks for goes to another one.
+	other, err := probe.OpenSessions(probe.SessionOptions{Listen: "198.51.100.1:862"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if port := other.Port(); port == 862 || port == 0 {
+		t.Errorf("the second reflector of an address has the port %d", port)
+	}
+	for _, o := range []probe.MonitorOptions{{Listen: ":0", Peers: "192.0.2.1:862"}, {Listen: ":0", Peers: "192.0.2.1",
+		KeyFile: "/dev/null"}, {Peers: "192.0.2.1:862", KeyFile: "/dev/null"}} {
+		if m, err := probe.OpenMonitor(o); err == nil || m != nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}

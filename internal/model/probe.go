@@ -1,0 +1,148 @@
+package model
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// ProbeSample is what an agent's measurements of the network to other hosts have counted.
+type ProbeSample struct {
+	// Sessions are those that run, in order of the peer and the class.
+	Sessions  []ProbeSession
+	Reflector ReflectorCounters
+}
+
+// ProbeSession is what a session of STAMP to the reflector of another host counted since it began.
+type ProbeSession struct {
+	// Peer is the name of the other host, Reflector where it answers.
+	Peer      string
+	Reflector netip.AddrPort
+	// DSCP is the class of service of the packets.
+	DSCP uint8
+	// Interval between two packets.
+	Interval time.Duration
+	// Answered says that one of the last packets was: the session is not lost.
+	Answered bool
+	// Sent packets are those of which it is known what became of them: they are Received or Lost. Lost ones were not
+	// answered within a second. LostThere and LostBack are those of which the reflector's counts tell where, which is known
+	// with the next answer.
+	Sent, Received, Lost, LostThere, LostBack uint64
+	// Duplicates are answers that came twice; reordered packets came after what was sent later (RFC 4737).
+	Duplicates, ReorderedThere, ReorderedBack uint64
+	// RoundTrip is without the reflector's own time. Variation is by how much two consecutive ones differ: its mean is the
+	// jitter.
+	RoundTrip, Variation *Histogram
+	// There and Back are one-way delays; nil where not both clocks are kept. ClockError bounds how far they are off; 0 where
+	// that is not known.
+	There, Back *Histogram
+	ClockError  time.Duration
+}
+
+// ReflectorCounters count the packets that an agent's reflector received.
+type ReflectorCounters struct {
+	Answered, Strangers, Limited, Malformed, Forged, Replayed uint64
+}
+
+var (
+	probeLabels          = []string{"peer", "dscp"}
+	probeDirectionLabels = []string{"peer", "dscp", "direction"}
+)
+
+func (s *ProbeSession) labels(extra ...Label) []Label {
+	return append([]Label{NewLabel("peer", s.Peer), NewLabel("dscp", strconv.Itoa(int(s.DSCP)))}, extra...)
+}
+
+func there(s *ProbeSession) []Label { return s.labels(NewLabel("direction", "there")) }
+func back(s *ProbeSession) []Label  { return s.labels(NewLabel("direction", "back")) }
+
+// ofProbes reads each session of a host's measurements.
+func ofProbes(read func(*ProbeSession, *Sink)) func(*Snapshot, *Sink) {
+	return func(s *Snapshot, to *Sink) {
+		if s.Probes == nil {
+			return
+		}
+		for i := range s.Probes.Sessions {
+			read(&s.Probes.Sessions[i], to)
+		}
+	}
+}
+
+// probeRows are the metrics of what is measured between hosts, by the host that sends.
+var probeRows = []Row[Snapshot]{
+	{Name: "outsight_probe_interval_seconds", OTel: "outsight.probe.interval", Unit: "s", Kind: Gauge,
+		Help: "Time between two packets of the session that measures the network to another host; it is there while the " +
+			"session runs, with where the other host's reflector answers",
+		Labels: []string{"peer", "dscp", "reflector"}, Each: ofProbes(func(s *ProbeSession, to *Sink) {
+			to.Add(s.Interval.Seconds(), s.labels(NewLabel("reflector", s.Reflector.String()))...)
+		})},
+	{Name: "outsight_probe_answered", OTel: "outsight.probe.answered", Kind: Gauge,
+		Help:   "1 while the other host answers the packets of the session, 0 where the last ones were all lost",
+		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(boolean(s.Answered), s.labels()...) })},
+	{Name: "outsight_probe_sent_packets_total", OTel: "outsight.probe.sent_packets", Unit: "{packet}", Kind: Counter,
+		Help:   "Packets that were sent to measure the network to another host, and then answered or given up",
+		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Sent), s.labels()...) })},
+	{Name: "outsight_probe_lost_packets_total", OTel: "outsight.probe.lost_packets", Unit: "{packet}", Kind: Counter,
+		Help:   "Those of them that were not answered within a second",
+		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Lost), s.labels()...) })},
+	{Name: "outsight_probe_lost_one_way_packets_total", OTel: "outsight.probe.lost_one_way_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Lost packets of which the reflector's counts tell in which direction they were lost, which is known with " +
+			"the next answer",
+		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
+			to.Add(float64(s.LostThere), there(s)...)
+			to.Add(float64(s.LostBack), back(s)...)
+		})},
+	{Name: "outsight_probe_duplicate_packets_total", OTel: "outsight.probe.duplicate_packets", Unit: "{packet}",
+		Kind: Counter, Help: "Answers to measuring packets that came twice",
+		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Duplicates), s.labels()...) })},
+	{Name: "outsight_probe_reordered_packets_total", OTel: "outsight.probe.reordered_packets", Unit: "{packet}",
+		Kind: Counter, Help: "Measuring packets that came after what was sent later (RFC 4737)",
+		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
+			to.Add(float64(s.ReorderedThere), there(s)...)
+			to.Add(float64(s.ReorderedBack), back(s)...)
+		})},
+	{Name: "outsight_probe_round_trip_duration_seconds", OTel: "outsight.probe.round_trip.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Round trips between two hosts, from interface to interface by the kernels' times, without the time that the " +
+			"other host's reflector took",
+		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.AddHistogram(s.RoundTrip, s.labels()...) })},
+	{Name: "outsight_probe_round_trip_variation_seconds", OTel: "outsight.probe.round_trip.variation", Unit: "s",
+		Kind:   HistogramSeries,
+		Help:   "By how much two consecutive round trips between two hosts differ: the mean is the jitter",
+		Labels: probeLabels,
+		Each:   ofProbes(func(s *ProbeSession, to *Sink) { to.AddHistogram(s.Variation, s.labels()...) })},
+	{Name: "outsight_probe_one_way_duration_seconds", OTel: "outsight.probe.one_way.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Delays between two hosts in each direction; not there unless time daemons keep the clocks of both, and off " +
+			"by at most outsight_probe_clock_error_seconds",
+		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
+			to.AddHistogram(s.There, there(s)...)
+			to.AddHistogram(s.Back, back(s)...)
+		})},
+	{Name: "outsight_probe_clock_error_seconds", OTel: "outsight.probe.clock_error", Unit: "s", Kind: Gauge,
+		Help: "Bound of how far the clocks of two hosts are apart, as both kernels estimate it; not there unless time " +
+			"daemons keep both",
+		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
+			if s.ClockError > 0 {
+				to.Add(s.ClockError.Seconds(), s.labels()...)
+			}
+		})},
+	{Name: "outsight_probe_reflector_packets_total", OTel: "outsight.probe.reflector.packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Packets that the agent's reflector received: answered, of strangers, more often than agreed (limited), " +
+			"malformed, with a wrong HMAC (forged), or replayed",
+		Labels: []string{"result"}, Each: func(s *Snapshot, to *Sink) {
+			if s.Probes == nil {
+				return
+			}
+			r := &s.Probes.Reflector
+			for _, c := range []struct {
+				result string
+				count  uint64
+			}{{"answered", r.Answered}, {"stranger", r.Strangers}, {"limited", r.Limited}, {"malformed", r.Malformed},
+				{"forged", r.Forged}, {"replayed", r.Replayed}} {
+				to.Add(float64(c.count), NewLabel("result", c.result))
+			}
+		}},
+}

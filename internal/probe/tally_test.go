@@ -1,0 +1,123 @@
+package probe
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"outsight/internal/stamp"
+)
+
+// TestTally: of packets that a plan loses, swaps and delays, it says in the end what the plan did, and no counter ever
+// falls.
+func TestTally(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var tally tally
+	tally.begin()
+	begun := time.Unix(1_800_000_000, 0)
+	var sent, lost, lostThere, lostBack, last uint64
+	arrived, answered := uint32(0), uint32(0)
+	check := func() {
+		s := tally.sample()
+		if s.Sent < sent || s.Lost < lost || s.LostThere < lostThere || s.LostBack < lostBack ||
+			s.LostThere+s.LostBack > s.Lost || s.Sent != s.Received+s.Lost {
+			t.Fatalf("got %+v after %d %d %d %d", s, sent, lost, lostThere, lostBack)
+		}
+		sent, lost, lostThere, lostBack = s.Sent, s.Lost, s.LostThere, s.LostBack
+	}
+	// What is lost is told ten packets later.
+	type pending struct {
+		due    int
+		sample stamp.Sample
+	}
+	var waiting []pending
+	const packets = 5000
+	wantThere, wantBack := uint64(0), uint64(0)
+	for n := range packets {
+		s := stamp.Sample{Number: uint32(n), Sent: begun.Add(time.Duration(n) * 100 * time.Millisecond)}
+		there, back := rnd.IntN(50) == 0, rnd.IntN(20) == 0
+		if n == packets-1 {
+			there, back = false, false
+		}
+		if !there {
+			arrived++
+			s.ReflectorNumber, s.Counters = arrived-1, &stamp.Counters{ReflectorReceived: arrived}
+		}
+		switch {
+		case there || back:
+			if there {
+				wantThere++
+			} else {
+				wantBack++
+			}
+			waiting = append(waiting, pending{n + 10, stamp.Sample{Number: uint32(n), Sent: s.Sent, Lost: true}})
+		default:
+			answered++
+			trip := time.Duration(1+n%3) * time.Millisecond
+			s.ReflectorReceived = s.Sent.Add(time.Hour) // another clock
+			s.ReflectorSent = s.ReflectorReceived.Add(time.Second)
+			s.Received = s.Sent.Add(trip + time.Second)
+			s.KernelSent, s.KernelReceived = true, true
+			tally.add(&s)
+			last++
+		}
+		for len(waiting) > 0 && (waiting[0].due <= n || n == packets-1) {
+			tally.add(&waiting[0].sample)
+			waiting = waiting[1:]
+		}
+		check()
+	}
+	s := tally.sample()
+	if s.Sent != packets || s.Lost != wantThere+wantBack || s.LostThere != wantThere || s.LostBack != wantBack {
+		t.Errorf("got %d sent, %d lost, %d there, %d back, want %d, %d, %d, %d", s.Sent, s.Lost, s.LostThere, s.LostBack,
+			packets, wantThere+wantBack, wantThere, wantBack)
+	}
+	if s.RoundTrip.Count != last || s.Variation.Count != last-1 || s.There != nil || s.ReorderedThere+s.ReorderedBack > 0 {
+		t.Errorf("%d round trips, %d variations, %d reordered, one-way %v; %d answers", s.RoundTrip.Count, s.Variation.Count,
+			s.ReorderedThere+s.ReorderedBack, s.There, last)
+	}
+	if q := s.RoundTrip.Quantile(0.5); q < 1.95e-3 || q > 2.05e-3 {
+		t.Errorf("the median is %v s, want 2 ms", q)
+	}
+	// A sender that begins anew goes on with the counts.
+	tally.begin()
+	tally.add(&stamp.Sample{Number: 0, Lost: true})
+	tally.add(&stamp.Sample{Number: 1, Sent: begun, Received: begun.Add(time.Millisecond), ReflectorReceived: begun,
+		ReflectorSent: begun, Counters: &stamp.Counters{ReflectorReceived: 1}})
+	check()
+	if s := tally.sample(); s.LostThere != wantThere+1 || s.LostBack != wantBack || s.Sent != packets+2 {
+		t.Errorf("after the second sender %+v", s)
+	}
+}
+
+// TestReordered: each packet that comes after what was sent later counts once, in its direction.
+func TestReordered(t *testing.T) {
+	f := func(there, back uint64, numbers ...[2]uint32) {
+		t.Helper()
+		var tally tally
+		at := time.Unix(1_800_000_000, 0)
+		for _, n := range numbers {
+			tally.add(&stamp.Sample{Number: n[0], ReflectorNumber: n[1], Sent: at, Received: at, ReflectorSent: at,
+				ReflectorReceived: at})
+		}
+		if s := tally.sample(); s.ReorderedThere != there || s.ReorderedBack != back {
+			t.Errorf("%v: got %d there and %d back, want %d and %d", numbers, s.ReorderedThere, s.ReorderedBack, there, back)
+		}
+	}
+	f(0, 0, [2]uint32{0, 0}, [2]uint32{1, 1}, [2]uint32{2, 2})
+	f(1, 0, [2]uint32{0, 0}, [2]uint32{2, 1}, [2]uint32{1, 2}, [2]uint32{3, 3})
+	f(0, 1, [2]uint32{0, 0}, [2]uint32{2, 2}, [2]uint32{1, 1}, [2]uint32{3, 3})
+}
+
+// TestClockThatJumps: a packet during which a clock was set is no round trip.
+func TestClockThatJumps(t *testing.T) {
+	var tally tally
+	at := time.Unix(1_800_000_000, 0)
+	for n, trip := range []time.Duration{time.Millisecond, -time.Hour, time.Hour, time.Millisecond} {
+		tally.add(&stamp.Sample{Number: uint32(n), ReflectorNumber: uint32(n), Sent: at, Received: at.Add(trip),
+			ReflectorReceived: at, ReflectorSent: at})
+	}
+	if s := tally.sample(); s.RoundTrip.Count != 2 || s.Variation != nil || s.Received != 4 {
+		t.Errorf("%d round trips, variations %v, %d received", s.RoundTrip.Count, s.Variation, s.Received)
+	}
+}
