@@ -40,14 +40,8 @@ func (f *controlFlags) check() error {
 	return nil
 }
 
-// leastProbeRate is one packet in each control.MaxInterval.
+// leastProbeRate is room for sessions to seven hosts, with a packet of each in every control.MaxInterval.
 const leastProbeRate = 1000
-
-// controlTables are those by which the ends of edges on two hosts are found.
-var controlTables = frame.NewProjection(map[frame.TableID][]string{
-	frame.Containers: {}, frame.Addresses: nil, frame.Listeners: nil, frame.Translations: nil, frame.Connections: nil,
-	frame.Edges: {"request_bytes", "response_bytes", "connections_opened", "failures_refused", "failures_timed_out"},
-})
 
 // server is what agents ask.
 func (f *controlFlags) server(frames framelog.Log, registry control.Registry, log *slog.Logger) *control.Server {
@@ -55,7 +49,7 @@ func (f *controlFlags) server(frames framelog.Log, registry control.Registry, lo
 		Rate: f.rate, Interval: f.interval, Registry: registry, Logger: log,
 		Window: func(ctx context.Context, tenant string, from, to time.Time) (*frame.Window, error) {
 			for w, err := range frames.Windows(ctx, framelog.Query{Tenant: tenant, Times: []time.Time{from, to},
-				Only: controlTables}) {
+				Only: graph.HostPairColumns}) {
 				return w, err
 			}
 			return &frame.Window{From: from, To: to}, nil

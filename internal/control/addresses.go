@@ -1,9 +1,6 @@
 package control
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"hash/maphash"
 	"net/netip"
 	"slices"
@@ -119,14 +116,4 @@ func (x *Addresses) replace(h *indexedHost, now []netip.Addr) {
 			was, now = was[1:], now[1:]
 		}
 	}
-}
-
-// hashed is a name of fixed length and harmless letters for texts.
-func hashed(texts ...string) string {
-	h := sha256.New()
-	for _, text := range texts {
-		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(text))))
-		h.Write([]byte(text))
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
 	"math"
 	"net/netip"
 	"slices"
@@ -154,13 +155,18 @@ func intervalOf(sessions int, rate int64) time.Duration {
 // keyOf is the key of a pair's session.
 func keyOf(secret []byte, tenant string, from, to *Agent) []byte {
 	h := hmac.New(sha256.New, secret)
-	for _, text := range []string{"outsight probe", tenant, from.Host, to.Host} {
-		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(text))))
-		h.Write([]byte(text))
-	}
+	writeTexts(h, "outsight probe", tenant, from.Host, to.Host)
 	h.Write(binary.BigEndian.AppendUint64(nil, from.Epoch))
 	h.Write(binary.BigEndian.AppendUint64(nil, to.Epoch))
 	return h.Sum(nil)
+}
+
+// writeTexts writes texts so that others are other bytes.
+func writeTexts(h hash.Hash, texts ...string) {
+	for _, text := range texts {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(text))))
+		h.Write([]byte(text))
+	}
 }
 
 // numberOf is a number for a session that no other one at the same reflector has. It is not 0, which is that of senders

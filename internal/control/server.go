@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -363,7 +365,11 @@ type keptAgent struct {
 }
 
 // registryKey is made of letters that every registry takes.
-func registryKey(tenant, host string) string { return agentKey + hashed(tenant, host) }
+func registryKey(tenant, host string) string {
+	h := sha256.New()
+	writeTexts(h, tenant, host)
+	return agentKey + hex.EncodeToString(h.Sum(nil))
+}
 
 func (s *Server) allTenants() (all []*tenant) {
 	s.mu.Lock()

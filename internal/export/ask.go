@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	"outsight/internal/control"
 	"outsight/internal/frame"
@@ -36,12 +34,9 @@ func (e *Exporter) Ask(ctx context.Context, path string, body []byte) (control.A
 		return control.Answer{}, fmt.Errorf("asking the server: %w", err)
 	}
 	defer reply.Body.Close()
-	a := control.Answer{Status: reply.StatusCode}
+	a := control.Answer{Status: reply.StatusCode, RetryAfter: e.retryAfter(reply)}
 	if a.Body, err = io.ReadAll(io.LimitReader(reply.Body, control.MaxStateBytes+1)); err != nil {
 		return control.Answer{}, fmt.Errorf("reading the server's answer: %w", err)
-	}
-	if seconds, err := strconv.Atoi(reply.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		a.RetryAfter = min(time.Duration(seconds)*time.Second, e.options.MaxBackoff)
 	}
 	return a, nil
 }

@@ -166,10 +166,16 @@ func (e *Exporter) checkResponse(answer *http.Response, body []byte) (after time
 		return 0, refusedError{err}
 	}
 	// Everything else can be corrected while the batch is in the spool: a token, a path, a server.
-	if seconds, parseErr := strconv.Atoi(answer.Header.Get("Retry-After")); parseErr == nil && seconds > 0 {
-		after = min(time.Duration(seconds)*time.Second, e.options.MaxBackoff)
+	return e.retryAfter(answer), err
+}
+
+// retryAfter is how long a server wants to be left alone, MaxBackoff at most; 0 where it does not say.
+func (e *Exporter) retryAfter(answer *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+	if err != nil || seconds <= 0 {
+		return 0
 	}
-	return after, err
+	return min(time.Duration(seconds)*time.Second, e.options.MaxBackoff)
 }
 
 // parsePartialSuccess reads how many data points were rejected, and why, of an ExportMetricsServiceResponse.

@@ -16,23 +16,31 @@ type HostPair struct {
 	Bytes uint64
 }
 
-// talked are the columns of edges that grow while two ends talk, the first two in bytes.
+// talk are the columns of edges that grow while two ends talk, the first two in bytes.
+var talk = []string{"request_bytes", "response_bytes", "connections_opened", "failures_refused", "failures_timed_out"}
+
 var talked = func() (columns []int) {
-	for _, name := range []string{"request_bytes", "response_bytes", "connections_opened", "failures_refused",
-		"failures_timed_out"} {
+	for _, name := range talk {
 		columns = append(columns, frame.Column(frame.Edges, name))
 	}
 	return columns
 }()
 
+// HostPairColumns are what HostPairs reads of frames: those of talk, and the tables by which the ends of edges on two
+// hosts are found.
+var HostPairColumns = frame.NewProjection(map[frame.TableID][]string{
+	frame.Containers: {}, frame.Addresses: nil, frame.Listeners: nil, frame.Translations: nil, frame.Connections: nil,
+	frame.Edges: talk,
+})
+
 // HostPairs are the pairs of hosts of which processes talked in a window, or tried to, in order of their names. What is
 // sent by UDP to services for which ignore says so does not count: an agent's own measurements. nil ignores none.
 func HostPairs(w *frame.Window, ignore func(service netip.AddrPort) bool) []HostPair {
-	type talk struct {
+	type half struct {
 		host, span, edge int
 		bytes            uint64
 	}
-	var talks []talk
+	var talks []half
 	for h := range w.Hosts {
 		for s := range w.Hosts[h].Spans {
 			span := &w.Hosts[h].Spans[s]
@@ -58,7 +66,7 @@ func HostPairs(w *frame.Window, ignore func(service netip.AddrPort) bool) []Host
 					}
 				}
 				if gained > 0 && !(ignore != nil && ignores(span.After, row, ignore)) {
-					talks = append(talks, talk{h, s, row, bytes})
+					talks = append(talks, half{h, s, row, bytes})
 				}
 			}
 		}

@@ -236,6 +236,12 @@ func Refusal(err error) string {
 // TellFeature tells of something that is no program.
 func (p *Loader) TellFeature(f model.Feature) { p.features = append(p.features, f) }
 
+// TellUnasked tells of what is off because a flag of the agent is.
+func (p *Loader) TellUnasked(f model.Feature, flag string) {
+	f.State, f.Reason, f.Remedy = model.FeatureOff, "it was not asked for", "start the agent with "+flag
+	p.TellFeature(f)
+}
+
 // Works tells whether a feature does.
 func (p *Loader) Works(feature string) bool {
 	return slices.ContainsFunc(p.features, func(f model.Feature) bool {

@@ -63,8 +63,7 @@ func (p *Net) openEdgePackets(objects *edgeObjects) (*packetReader, error) {
 func (p *Net) openPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
 	if !p.options.Packets {
 		for _, h := range packetHooks {
-			p.TellFeature(model.Feature{Name: h.Name, Purpose: h.Purpose, State: model.FeatureOff,
-				Reason: "it was not asked for", Remedy: "start the agent with --packets"})
+			p.TellUnasked(model.Feature{Name: h.Name, Purpose: h.Purpose}, "--packets")
 		}
 		return nil
 	}

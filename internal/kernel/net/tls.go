@@ -137,9 +137,7 @@ func (p *Net) openTLS(k *host.Kernel, objects *edgeObjects) error {
 	libraries := []tlsLibrary{openSSL, goTLS}
 	if !p.options.TLS || p.options.WithoutEndpoints {
 		for _, l := range libraries {
-			f := l.feature
-			f.State, f.Reason, f.Remedy = model.FeatureOff, "it was not asked for", "start the agent with --tls"
-			p.TellFeature(f)
+			p.TellUnasked(l.feature, "--tls")
 		}
 		return nil
 	}
