@@ -230,8 +230,8 @@ func (g *ledger) put(l *line, k edgeKey, known int) {
 
 // reassign follows a change of what is known of a line's ends. Where more became known of the same connections, all
 // that was counted gets the new ends, unless there is an edge of these already: counts stay in the instance that has
-// them, so that nothing is counted twice. Where a container's address went to another container, each keeps what was
-// counted in its time. What was known is not unlearnt.
+// them, so that nothing is counted twice. Where a container's address or the number of its namespace went to another
+// container, each keeps what was counted in its time. What was known is not unlearnt.
 func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 	client, learntClient := learn(l.client, client)
 	server, learntServer := learn(l.server, server)
@@ -239,6 +239,9 @@ func (g *ledger) reassign(l *line, s *sighting, client, server model.Peer) {
 		l.client, l.server, l.confidence = client, server, max(l.confidence, s.confidence)
 		g.promote(l)
 		return
+	}
+	if !(learntClient && learntServer) && s.edge.Counters.Precedes(&l.last) {
+		return // nothing was counted in the time of the other end
 	}
 	from := l.to
 	if learntClient && learntServer && l.wants == nil && from.lines == 1 && from.goneIsZero() &&

@@ -302,9 +302,10 @@ func TestLeftQuotasAreBounded(t *testing.T) {
 	r := New(Options{MaxContainerEdges: 32, MaxNewEdges: 100_000})
 	for i := range maxLeftQuotas + 100 {
 		w := newWorld()
-		w.docker(fmt.Sprintf("job-%d", i), 10, 100, "172.17.0.2")
+		group := model.CgroupID(10 + i)
+		w.docker(fmt.Sprintf("job-%d", i), group, 100, "172.17.0.2")
 		for k := range 3 {
-			w.dials(10, 100, fmt.Sprintf("198.51.100.%d:80", k), 1)
+			w.dials(group, 100, fmt.Sprintf("198.51.100.%d:80", k), 1)
 		}
 		v := w.view()
 		v.Time = time.Unix(1000, 0)

@@ -131,3 +131,32 @@ func TestSocketsOnBehalfOfAContainer(t *testing.T) {
 		"client web(curl) -> web(dockerd) 127.0.0.11:53 via dockerd listener * 5",
 		"server web() -> web(dockerd) 127.0.0.11:53 via dockerd address * 5")
 }
+
+// TestNamespaceNumberIsUsedAgain: the kernel gives the number of a namespace that is gone to the next one. What was
+// counted in the first is not of the container in the second, which has an edge once something is counted there.
+func TestNamespaceNumberIsUsedAgain(t *testing.T) {
+	w := newWorld()
+	w.add(&model.Container{ID: "host", Name: "host", Runtime: model.HostRuntime}, 1, 1)
+	w.docker("web", 10, 100, "172.17.0.2")
+	w.dials(10, 100, "127.0.0.11:53", 5)
+	w.by("curl", "")
+	w.serves(1, 100, "127.0.0.11:53", "127.0.0.1", 0, 5)
+	w.by("dockerd", "")
+	w.udp(2)
+	r := New(Options{})
+	before := []string{
+		"client web(curl) -> web(dockerd) 127.0.0.11:53 via dockerd listener * 5",
+		"server web() -> web(dockerd) 127.0.0.11:53 via dockerd address * 5",
+	}
+	expectDescribed(t, r.Resolve(w.view()), before...)
+	w.end("web")
+	expectDescribed(t, r.Resolve(w.view()), before...)
+	w.remove("web")
+	w.docker("redis", 20, 100, "172.17.0.2")
+	expectDescribed(t, r.Resolve(w.view()))
+	w.edges[1].Counters = counted(7)
+	edges := r.Resolve(w.view())
+	if len(edges) != 1 || edges[0].Server.Container.Name != "redis" || edges[0].Counters.SentBytes != 2 {
+		t.Errorf("got %+v", edges)
+	}
+}
