@@ -209,6 +209,12 @@ bench-disk: ## what is counted of disks against fio, percentiles against single 
 	@scripts/install bench
 	@$(SUDO) go run ./bench -only disk
 
+.PHONY: bench-netprobe
+bench-netprobe: ## packets not seen of containers that send at once, beside tcpdump, and the time to the first delay; rewrites docs/netprobe.md (root; 3 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
+
 .PHONY: clean
 clean: ## remove what was built and measured
 	rm -rf bin bench/results test/results web/node_modules

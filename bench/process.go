@@ -86,6 +86,8 @@ func startServer(ctx context.Context, address, name string, arguments ...string)
 type agent struct {
 	*process
 	directory string
+	// address of its HTTP server.
+	address string
 }
 
 // stop ends the agent and removes its socket's directory.
@@ -113,7 +115,7 @@ func startAgent(ctx context.Context, o options, program string) (*agent, error) 
 		os.RemoveAll(directory)
 		return nil, err
 	}
-	a := &agent{p, directory}
+	a := &agent{p, directory, address}
 	err = p.await(ctx, func() bool {
 		response, err := http.Get("http://" + address + "/metrics")
 		if err != nil {

@@ -24,6 +24,10 @@ func doWork(work string) int {
 	switch work {
 	case "ping", "pong":
 		err = pingPong(work == "ping", os.Getenv(paceVariable))
+	case sinkWork:
+		err = sink()
+	case sourceWork:
+		err = source()
 	default:
 		err = fmt.Errorf("there is no work %q", work)
 	}
