@@ -73,8 +73,8 @@ func measureNetprobe(ctx context.Context, o options) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		progress("start %d: %.0f sent, %.0f counted; %.0f in the container's capture, %.0f in its interface's; first delay after %.2f s",
-			i+1, sent, seen, in, out, c)
+		progress("start %d: %.0f sent, %.0f counted; %.0f in the container's capture, %.0f in its interface's; "+
+			"first delay after %.2f s", i+1, sent, seen, in, out, c)
 		ours, inside, outside, delays = append(ours, sent-seen), append(inside, sent-in), append(outside, sent-out),
 			append(delays, c)
 	}
@@ -87,7 +87,8 @@ func measureNetprobe(ctx context.Context, o options) ([]row, error) {
 		}
 		return row{what: "packets not seen: " + of, value: median(values), unit: "packets", budget: budget,
 			low: quartile(values, 0), high: quartile(values, 4),
-			detail: fmt.Sprintf("median of %d starts of a container that sends %d at 1,000/s from its first instant; %.0f to %.0f; none missed in %d of them",
+			detail: fmt.Sprintf("median of %d starts of a container that sends %d at 1,000/s from its first instant; "+
+				"%.0f to %.0f; none missed in %d of them",
 				len(values), startDatagrams, quartile(values, 0), quartile(values, 4), zero)}
 	}
 	rows := []row{missed("Outsight", ours, 0), missed("tcpdump in the container", inside, 0),
@@ -256,7 +257,8 @@ type started struct {
 
 func watchStarts(ctx context.Context) (*captures, error) {
 	c := &captures{begun: make(chan started, starts), of: map[string]started{}}
-	c.events = exec.CommandContext(ctx, "docker", "events", "--filter", "event=start", "--format", "{{.Actor.Attributes.name}}")
+	c.events = exec.CommandContext(ctx, "docker", "events", "--filter", "event=start", "--format",
+		"{{.Actor.Attributes.name}}")
 	c.events.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := c.events.StdoutPipe()
 	if err != nil {
@@ -285,7 +287,8 @@ func capture(ctx context.Context, name string) started {
 	}
 	pid := strings.TrimSpace(string(text))
 	filter := []string{"-n", "--immediate-mode", "-w", os.DevNull, "udp", "dst", "port", strconv.Itoa(sinkPort)}
-	if s.inside, s.err = startProcess("nsenter", append([]string{"-t", pid, "-n", "tcpdump", "-i", "eth0"}, filter...)...); s.err != nil {
+	inside := append([]string{"-t", pid, "-n", "tcpdump", "-i", "eth0"}, filter...)
+	if s.inside, s.err = startProcess("nsenter", inside...); s.err != nil {
 		return s
 	}
 	link, err := output(ctx, "nsenter", "-t", pid, "-n", "ip", "-o", "link", "show", "eth0")
@@ -327,7 +330,7 @@ func (c *captures) captured(ctx context.Context, name string) (inside, outside f
 		case s := <-c.begun:
 			c.of[s.name] = s
 		case <-time.After(30 * time.Second):
-			return 0, 0, fmt.Errorf("Docker told no start of %s", name)
+			return 0, 0, fmt.Errorf("no start of %s was told by Docker", name)
 		case <-ctx.Done():
 			return 0, 0, ctx.Err()
 		}
