@@ -57,6 +57,9 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.By == graph.ByHost {
+		o.Between = fleet.Between(fleet.Probes(data.window))
+	}
 	m, err := graph.MatrixFromFrames(data.window, o)
 	if err != nil {
 		return nil, err
@@ -71,7 +74,7 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 		}}, err
 	}
 	answer := matrixAnswer{Matrix: m, Completeness: fleet.CompletenessOf(data.window, m.Unplaced)}
-	numbers, err := graph.FindMatrixNumbers(o.Numbers)
+	numbers, err := graph.FindMatrixNumbers(o.Numbers, o.By)
 	for _, n := range numbers {
 		described := matrixNumber{number{n.Key, n.Title, n.Unit, n.PromQL}, n.Group, n.Additive}
 		if s.PromQL != PromQLFull {
@@ -95,7 +98,7 @@ func (s *server) matrixOptions(r *http.Request) (o graph.MatrixOptions, err erro
 	if text := query.Get("numbers"); text != "" {
 		o.Numbers = strings.Split(text, ",")
 	}
-	if _, err := graph.FindMatrixNumbers(o.Numbers); err != nil {
+	if _, err := graph.FindMatrixNumbers(o.Numbers, o.By); err != nil {
 		return o, badRequest("%w", err)
 	}
 	top := defaultMatrixTop
