@@ -53,7 +53,11 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	data, err := s.readOnly(ctx, from, to, nil, graphColumns)
+	columns := graphColumns
+	if o.By == graph.ByHost {
+		columns = hostMatrixColumns
+	}
+	data, err := s.readOnly(ctx, from, to, nil, columns)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ export function App() {
               {state.view === 'services' && <ServicesView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'matrix' && <MatrixView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}
-              {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} period={every} />}
+              {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} window={window} period={every} />}
               {state.view === 'containers' && <Table graph={g} state={state} change={change} />}
             </section>
           )}

@@ -175,7 +175,13 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
       <div class="plot" ref={box} data-points={points} />
       {data && <p class="muted small">One point per {span(step)}, each of that time. Drag across to zoom.</p>}
       {lines.some((l) => /[._]p\d+$/.test(l.number)) && <p class="muted small" data-bound>A point is off by at most ±{percent(bound)}.</p>}
-      {queries.map((q) => (
+      {stacked && queries.length > 0 && (
+        <details class="query">
+          <summary>PromQL</summary>
+          {queries.map((q) => <code key={q.name}>{`# ${q.name}\n${q.text}`}</code>)}
+        </details>
+      )}
+      {!stacked && queries.map((q) => (
         <details key={q.name} class="query">
           <summary>PromQL{queries.length > 1 ? ` · ${q.name}` : ''}</summary>
           <code>{q.text}</code>

@@ -208,13 +208,14 @@ export function Legend({ shown, scale, none }: LegendProps) {
   return (
     <p class="heat-legend" data-legend title={meaningOf(shown.key) || undefined}>
       <span>{shown.title}, logarithmic:</span>
-      <span>
+      {scale.high === 0 && <span>nothing above 0</span>}
+      {scale.high > 0 && <span>
         {format(scale.low, shown.unit)}{' '}
         <svg width={STEPS * 18} height="12" aria-hidden="true">
           {Array.from({ length: STEPS }, (_, i) => <rect key={i} class={`heat-cell step-${i}`} x={i * 18} y="0" width="18" height="12" />)}
         </svg>{' '}
         {format(scale.high, shown.unit)}
-      </span>
+      </span>}
       {none && <span><svg width="14" height="12" aria-hidden="true"><rect class="heat-cell none" x="0.500" y="0.500" width="13" height="11" rx="2" /></svg> no value</span>}
     </p>
   )

@@ -34,7 +34,7 @@ export function SplitView({ split, of, numbers, match, range, theme, bound, zoom
         ))}
       </ul>
       <Grew split={split} of={of} range={range} />
-      <Chart title="Where the time goes" unit="s" of={of} lines={lines} range={range} theme={theme} bound={bound} zoom={zoom} stacked />
+      <Chart title="Over time" unit="s" of={of} lines={lines} range={range} theme={theme} bound={bound} zoom={zoom} stacked />
     </section>
   )
 }

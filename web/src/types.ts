@@ -308,6 +308,26 @@ export interface Probe {
   clock_error_seconds?: number
 }
 
+/** Something that happened to hosts. */
+export interface HostEvent {
+  kind: 'pair_measured' | 'pair_ended' | 'container_moved'
+  time: string
+  /** It happened in so many seconds before; 0 where that is not known. */
+  within_seconds: number
+  from: string
+  to: string
+  container?: string
+}
+
+export interface Events {
+  from: string
+  to: string
+  /** How often it was looked. */
+  step_seconds: number
+  events: HostEvent[]
+  omitted?: number
+}
+
 export interface Hosts {
   from: string
   to: string
