@@ -60,7 +60,8 @@ export function MatrixView({ graph, state, change, query, period }: Props) {
             {at ? (
               <>
                 <strong>{m.rows[at.row]!.name} → {m.columns[at.column]!.name}</strong> {textOf(at.numbers, shown)}
-                <span class="muted"> · all of {m.rows[at.row]!.name}: {format(m.rows[at.row]!.sum[shown.key], shown.unit)} · all to {m.columns[at.column]!.name}: {format(m.columns[at.column]!.sum[shown.key], shown.unit)}</span>
+                {m.rows[at.row]!.sum[shown.key] !== undefined && <span class="muted"> · all of {m.rows[at.row]!.name}: {format(m.rows[at.row]!.sum[shown.key], shown.unit)}</span>}
+                {m.columns[at.column]!.sum[shown.key] !== undefined && <span class="muted"> · all to {m.columns[at.column]!.name}: {format(m.columns[at.column]!.sum[shown.key], shown.unit)}</span>}
               </>
             ) : (
               <span class="muted" data-total>Rows are clients, columns are servers. All together: {textOf(m.total, shown)}</span>
