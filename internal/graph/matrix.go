@@ -126,7 +126,7 @@ var MatrixNumbers = func() []MatrixNumber {
 	all := []MatrixNumber{rate, whole}
 	for i := range sideNumbers {
 		n := &sideNumbers[i]
-		all = append(all, MatrixNumber{Shown: n.Shown, Additive: n.additive(), of: n.of})
+		all = append(all, MatrixNumber{Shown: n.Shown, Additive: n.additive(), of: n.counted})
 	}
 	for i := range EndsNumbers {
 		all = append(all, MatrixNumber{Shown: EndsNumbers[i].Shown, ends: EndsNumbers[i].of})
@@ -141,6 +141,12 @@ var MatrixNumbers = func() []MatrixNumber {
 func (n *sideNumber) additive() bool {
 	least := func(f Field) bool { return abouts[f].least }
 	return n.open || n.Formula == model.Rate || len(n.fields) > 0 && !slices.ContainsFunc(n.fields, least)
+}
+
+// counted is the number of a side that has counters for it: what was not counted is no 0.
+func (n *sideNumber) counted(s *Side) (v float64, ok bool) {
+	v, ok = n.of(s)
+	return v, ok && (len(n.fields) == 0 || slices.ContainsFunc(n.fields, s.has))
 }
 
 // ParseMatrixSide reads whose numbers a matrix has: "best", "client_side" or "server_side"; empty for OfBest.
@@ -184,8 +190,9 @@ type MatrixValues struct {
 	values []float64
 }
 
-// set takes the numbers of a side, where it is not nil, and of both ends. probe says what was measured between hosts.
-func (v MatrixValues) set(s *Side, ends *Edge, probe func(key string) (float64, bool)) MatrixValues {
+// set takes the numbers of a side, where it is not nil, and of both ends. tcp says that there is an edge of TCP, probe what
+// was measured between hosts.
+func (v MatrixValues) set(s *Side, ends *Edge, tcp bool, probe func(key string) (float64, bool)) MatrixValues {
 	v.values = make([]float64, len(v.numbers))
 	for i, n := range v.numbers {
 		value, ok := 0.0, false
@@ -196,6 +203,7 @@ func (v MatrixValues) set(s *Side, ends *Edge, probe func(key string) (float64, 
 			value, ok = n.ends(ends)
 		case s != nil:
 			value, ok = n.of(s)
+			ok = ok && (tcp || !n.TCP || value != 0)
 		}
 		if !ok {
 			value = math.NaN()
@@ -272,7 +280,8 @@ func (m *frameMap) matrix(o MatrixOptions, numbers []*MatrixNumber) *Matrix {
 			}
 			side := m.sideOf(slices.DeleteFunc(slices.Clone(all), func(row int32) bool { return !m.counts(row, x.Side) }))
 			if side != nil || ends != nil {
-				each(i, of.set(side, ends, func(key string) (float64, bool) { return probe(i, key) }))
+				tcp := slices.ContainsFunc(all, func(row int32) bool { return m.rows[row].transport == model.TCP })
+				each(i, of.set(side, ends, tcp, func(key string) (float64, bool) { return probe(i, key) }))
 			}
 		})
 	}

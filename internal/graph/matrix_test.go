@@ -78,7 +78,8 @@ func (n *MatrixNumber) ofEdge(e *Edge) (float64, bool) {
 	case n.ends != nil:
 		return n.ends(e)
 	}
-	return n.of(e.Best())
+	v, ok := n.of(e.Best())
+	return v, ok && !(n.TCP && e.Transport == "udp" && v == 0)
 }
 
 // sumOf adds a number of all edges of a map up.

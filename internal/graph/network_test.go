@@ -90,6 +90,15 @@ func TestMatrixOfPackets(t *testing.T) {
 		}
 		return math.NaN()
 	}
+	// UDP sends nothing again: without TCP there are no retransmissions, which is not 0.
+	udp := matrixOf(t, windowOfPair(&model.Snapshot{Time: start, Host: s.Host},
+		&model.Snapshot{Time: s.Time, Host: s.Host, Edges: localPair(a, b, model.UDP)}), MatrixOptions{})
+	if got := number(udp.Cells[0].Numbers, "retransmits"); !math.IsNaN(got) {
+		t.Errorf("of UDP there are %v retransmissions", got)
+	}
+	if got := number(x.Cells[0].Numbers, "retransmits"); got != 0 {
+		t.Errorf("of TCP and UDP there are %v retransmissions", got)
+	}
 	for _, c := range x.Cells {
 		local := x.Columns[c.Column].ID == "b1"
 		if local && (c.EdgeCount != 2 || len(c.Edges) != 2 || number(c.Numbers, "lost_there") != 20 ||

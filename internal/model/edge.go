@@ -300,7 +300,7 @@ var EdgeRows = []Row[Edge]{
 		Columns: []Column[Edge]{{Name: "retransmits",
 			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Retransmits }),
 			Shown: []Number{{Key: "retransmits", Title: "Retransmitted segments", Group: GroupPath,
-				Order: 5, Always: true, Trouble: true,
+				Order: 5, Always: true, Trouble: true, TCP: true,
 				Meaning: "TCP segments sent again, because they were lost or late"}}}}},
 	{Name: "outsight_edge_aborted_transactions_total", OTel: "outsight.edge.aborted_transactions",
 		Unit: "{transaction}", Kind: Counter,

@@ -189,6 +189,8 @@ type Number struct {
 	Query string
 	// Always says that the JSON has the number though it is 0. Trouble says that more of it is worse.
 	Always, Trouble bool
+	// TCP says that edges of UDP alone have no such number.
+	TCP bool
 	// Ends says that the number is of both ends of an edge together, and Side whose columns it is of; RoleUnknown for
 	// both.
 	Ends bool
