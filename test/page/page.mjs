@@ -108,9 +108,9 @@ async function holdAll(page) {
 }
 
 async function chartShows(page) {
-  await page.waitForFunction(() => Number(document.querySelector('.plot')?.dataset.points) > 1 && document.querySelector('.plot canvas'))
+  await page.waitForFunction(() => Number(document.querySelector('.panel > .chart .plot')?.dataset.points) > 1 && document.querySelector('.panel > .chart .plot canvas'))
   const inked = await page.evaluate(() => {
-    const c = document.querySelector('.plot canvas')
+    const c = document.querySelector('.panel > .chart .plot canvas')
     return new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer).filter((p) => p !== 0).length
   })
   assert.ok(inked > 200, `the chart has ${inked} pixels of ink`)
@@ -240,7 +240,7 @@ const steps = {
     await page.reload()
     await chartShows(page)
     await page.goBack()
-    await page.waitForFunction(() => !document.querySelector('.chart') && document.querySelector('.panel'))
+    await page.waitForFunction(() => !document.querySelector('.panel > .chart') && document.querySelector('.panel'))
     await page.goBack()
     await page.waitForFunction(() => !document.querySelector('.panel'))
     await page.goForward()
@@ -443,7 +443,7 @@ const steps = {
     await delay.evaluate((e) => new Promise((done) => (e.scrollIntoView({ block: 'center' }), requestAnimationFrame(() => requestAnimationFrame(done)))))
     assert.match(await tipOf(page, delay), /Delay there p99[^]*packet on its way to the server/i)
     await delay.click()
-    await page.waitForFunction(() => Number(document.querySelector('.panel > .chart .plot')?.dataset.points) > 1)
+    await chartShows(page)
     await page.context().close()
     await looks('split', `#edge=${encodeURIComponent(e.id)}&from=${from}&to=${to}`, '[data-grew]')
   },
@@ -1048,7 +1048,7 @@ const steps = {
     await chartShows(page)
     assert.deepEqual([hash(page).get('chart'), hash(page).get('endpoint')], ['endpoint.rate', `http ${asked.name}`])
     await cell('p99').click()
-    await page.waitForFunction(() => document.querySelectorAll('.plot .u-series').length === 3)
+    await page.waitForFunction(() => document.querySelectorAll('.panel > .chart .u-series').length === 3)
     await chartShows(page)
     await picture(page, 'endpoints')
     await page.reload()
