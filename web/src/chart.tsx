@@ -52,13 +52,15 @@ interface Props {
   close?: () => void
   /** Lines are parts of a whole: each is drawn on top of those before it. */
   stacked?: boolean
+  /** How many points it has at most. */
+  points?: number
 }
 
 const COLOURS = ['--line-1', '--line-2']
 const PARTS = ['--part-0', '--part-1', '--part-2', '--part-3']
 
 /** A number over the range; dragging across it zooms the whole page into that time. */
-export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close, stacked }: Props) {
+export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close, stacked, points: most = POINTS }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | undefined>(undefined)
   const [loaded, set] = useState<{ of: string; data: Data }>()
@@ -66,8 +68,8 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
   const [tries, again] = useState(0)
   const zoomed = useRef(zoom)
   zoomed.current = zoom
-  const path = chartPath(of, lines.map((l) => l.number), range)
-  const key = chartPath(of, lines.map((l) => l.number), [0, 0])
+  const path = chartPath(of, lines.map((l) => l.number), range, most)
+  const key = chartPath(of, lines.map((l) => l.number), [0, 0], most)
   // What was read of another node is not of this one.
   const data = loaded?.of === key ? loaded.data : undefined
   const step = data?.step_seconds ?? 0
