@@ -201,12 +201,8 @@ func serve(ctx context.Context, o agent.ServeOptions, targets []export.Target, p
 			}
 		}
 		probes.Logger = o.Host.Logger
-		m, err := probe.OpenMonitor(probes)
-		if err != nil {
+		if err := probes.Use(func(m *probe.Monitor) { o.Host.Probes = m }); err != nil {
 			return err
-		}
-		if m != nil { // not a nil pointer in an interface
-			o.Host.Probes = m
 		}
 		return agent.Serve(ctx, o)
 	})

@@ -120,9 +120,5 @@ func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags, probes
 // openProbes has an agent measure the network to other hosts, if that is asked for.
 func openProbes(host *agent.HostOptions, o probe.MonitorOptions) error {
 	o.Logger = host.Logger
-	m, err := probe.OpenMonitor(o)
-	if m != nil { // not a nil pointer in an interface
-		host.Probes = m
-	}
-	return err
+	return o.Use(func(m *probe.Monitor) { host.Probes = m })
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -299,6 +300,58 @@ func TestMeasuredPair(t *testing.T) {
 		t.Errorf("%d packets were answered after the end", now-answered)
 	}
 	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "a     b   ended") })
+
+	// What happened is told of frames, with what was measured of the two hosts, and of no other.
+	get := func(path string, into any) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if err := json.NewDecoder(response.Body).Decode(into); err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", path, response.Status, err)
+		}
+	}
+	var told struct{ Events []fleet.Event }
+	eventually(t, "begin and end as events", func() bool {
+		get("/api/outsight/events?from=now-2m&points=120", &told)
+		return len(told.Events) == 2
+	})
+	for i, want := range []fleet.EventKind{fleet.PairEnded, fleet.PairMeasured} {
+		if e := told.Events[i]; e.Kind != want || e.From != "a" || e.To != "b" || e.WithinSeconds <= 0 {
+			t.Errorf("event %d is %+v, want %s", i, e, want)
+		}
+	}
+	for hosts, want := range map[string]int{"host=a&host=b": 1, "host=b&host=a": 1, "host=b": 0, "host=c": 0, "host=a&host=c": 0} {
+		var of struct{ Probes []fleet.Probe }
+		if get("/api/outsight/probes?from=now-2m&"+hosts, &of); len(of.Probes) != want {
+			t.Errorf("with %s there are %d measurements, want %d", hosts, len(of.Probes), want)
+		}
+	}
+	var matrix struct {
+		Rows, Columns []struct{ Name string }
+		Cells         []struct {
+			Row, Column int
+			Numbers     map[string]float64
+		}
+	}
+	get("/api/outsight/matrix?by=host&from=now-2m&numbers=probe_round_trip_p50,probe_loss_ratio,loss_ratio", &matrix)
+	if len(matrix.Cells) != 1 {
+		t.Fatalf("the matrix of hosts is %+v", matrix)
+	}
+	cell := matrix.Cells[0]
+	_, counted := cell.Numbers["loss_ratio"]
+	lost, measured := cell.Numbers["probe_loss_ratio"]
+	if matrix.Rows[cell.Row].Name != "a" || matrix.Columns[cell.Column].Name != "b" || !measured || lost != 0 || counted ||
+		cell.Numbers["probe_round_trip_p50"] <= 0 {
+		t.Errorf("the matrix of hosts is %+v", matrix)
+	}
 	stop()
 }
 

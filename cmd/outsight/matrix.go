@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outsight/internal/fleet"
 	"outsight/internal/frame"
 	"outsight/internal/graph"
 )
@@ -28,11 +29,13 @@ func newMatrix() *cobra.Command {
 		Use:   "matrix",
 		Short: "Who sends how much to whom, as a table of clients and servers",
 		Long: `Show what clients (rows) and servers (columns) had to do with one another, with the sums of both: bytes,
-requests, latencies, round trips, retransmissions, failures and each other number of edges. Sums are exact: what has no row or
-column of its own is summed in the last one. Asks the agent that runs on this host, or loads the kernel programs for
+requests, latencies, round trips, retransmissions, failures, packets, delay, jitter and loss, and each other number of
+edges; by host also what agents measure between the two. Sums are exact: what has no row or column of its own is
+summed in the last one. Asks the agent that runs on this host, or loads the kernel programs for
 the time being, which needs root.`,
 		Example: `  sudo outsight matrix
   sudo outsight matrix --by host --number p99
+  sudo outsight matrix --packets --number delay_there_p99
   sudo outsight matrix --for 30s --output csv > matrix.csv
   outsight matrix --server http://127.0.0.1:8470 --from now-1h --by workload --output csv --number bytes,retransmits`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -75,7 +78,7 @@ func (o *matrixOptions) check() error {
 	if err := oneOf("output", o.output, "text", "json", "csv"); err != nil {
 		return err
 	}
-	if _, err := graph.FindMatrixNumbers(o.numbers); err != nil {
+	if _, err := graph.FindMatrixNumbers(o.numbers, o.by); err != nil {
 		var known []string
 		for _, n := range graph.MatrixNumbers {
 			known = append(known, n.Key)
@@ -97,6 +100,9 @@ func (o *matrixOptions) write(out io.Writer, w *frame.Window) error {
 			of.Numbers = []string{graph.MatrixNumbers[0].Key}
 		}
 	}
+	if of.By == graph.ByHost {
+		of.Between = fleet.Between(fleet.Probes(w))
+	}
 	m, err := graph.MatrixFromFrames(w, of)
 	if err != nil {
 		return err
@@ -111,7 +117,7 @@ func (o *matrixOptions) write(out io.Writer, w *frame.Window) error {
 		}
 		return err
 	}
-	numbers, err := graph.FindMatrixNumbers(of.Numbers)
+	numbers, err := graph.FindMatrixNumbers(of.Numbers, of.By)
 	if err != nil {
 		return err
 	}

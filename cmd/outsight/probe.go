@@ -180,7 +180,7 @@ func progressLine(p probe.Progress) string {
 func shortTime(seconds float64) string {
 	switch a := max(seconds, -seconds); {
 	case a < 1e-3:
-		return fmt.Sprintf("%.1f us", seconds*1e6)
+		return fmt.Sprintf("%.1f µs", seconds*1e6)
 	case a < 1:
 		return fmt.Sprintf("%.2f ms", seconds*1e3)
 	}

@@ -270,7 +270,7 @@ func showProgress(r *recorder.Recording, out io.Writer) (end func()) {
 func progressText(p recorder.Progress) string {
 	text := fmt.Sprintf("%d containers, %d ticks, %d rows, %d ticks lost", p.Containers, p.Ticks, p.Rows, p.Lost)
 	if p.Ticks > 0 {
-		text += fmt.Sprintf("; ticks %.3f ms late (worst %.3f ms), %.1f us each", float64(p.LatenessNS)/float64(p.Ticks)/1e6,
+		text += fmt.Sprintf("; ticks %.3f ms late (worst %.3f ms), %.1f µs each", float64(p.LatenessNS)/float64(p.Ticks)/1e6,
 			float64(p.WorstLatenessNS)/1e6, float64(p.CostNS)/float64(p.Ticks)/1e3)
 	}
 	return text

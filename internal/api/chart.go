@@ -24,8 +24,8 @@ type chartAnswer struct {
 // maxChartNumbers bounds the numbers of one chart.
 const maxChartNumbers = 16
 
-// chart answers GET /api/outsight/chart: numbers=client.p99,server.p99 of edge=ID (or of endpoint="http GET /" of it, as
-// endpoint.p99), or usage.cpu_cores, served.p99 and called.p99 of node=ID, at points=N of the window. by is the grouping
+// chart answers GET /api/outsight/chart: numbers=client.p99,server.p99 of edge=ID (of both ends together as
+// ends.server_seconds, or of endpoint="http GET /" of it, as endpoint.p99), or usage.cpu_cores, served.p99 and called.p99 of node=ID, at points=N of the window. by is the grouping
 // of the IDs. host=NAME, which may be repeated, says which hosts are enough. Each point is a graph of its own, of the
 // frames around it.
 func (s *server) chart(ctx context.Context, r *http.Request) (any, error) {
@@ -85,7 +85,7 @@ func chartOf(r *http.Request) (c charted, err error) {
 		scope, _, _ := strings.Cut(path, ".")
 		switch {
 		case c.node != "" && (scope == "usage" || scope == "served" || scope == "called"):
-		case c.edge != "" && (scope == "client" || scope == "server" || scope == "endpoint"):
+		case c.edge != "" && (scope == "client" || scope == "server" || scope == "endpoint" || scope == "ends"):
 		default:
 			return c, badRequest("numbers=%q: what was asked for has none of %q", query.Get("numbers"), scope)
 		}
@@ -101,12 +101,14 @@ func numberPaths(text string, most int) ([]string, error) {
 	}
 	for _, path := range paths {
 		scope, key, ok := strings.Cut(path, ".")
-		ofUsage, ofSide := graph.IsNumber(key)
+		ofUsage, ofSide, ofEnds := graph.IsNumber(key)
 		switch scope {
 		case "usage":
 			ok = ok && ofUsage
 		case "served", "called", "client", "server", "edge":
 			ok = ok && ofSide
+		case "ends":
+			ok = ok && ofEnds
 		case "endpoint", "service", "host":
 		default:
 			ok = false
@@ -153,6 +155,8 @@ func (c *charted) number(g *graph.Graph, path string) (float64, bool) {
 			return e.ClientSide.Number(key)
 		case "server":
 			return e.ServerSide.Number(key)
+		case "ends":
+			return e.EndsNumber(key)
 		}
 		for _, endpoint := range e.Endpoints {
 			if endpoint.Protocol == c.protocol && endpoint.Name == c.name {

@@ -22,15 +22,23 @@ type windowData struct {
 	known []fleet.Host
 }
 
-// What is read of frames: for a graph with its hosts and its completeness, and for an analysis.
+// What is read of frames: for a graph with its hosts and its completeness, for an analysis, and for a matrix of hosts
+// with what was measured between them.
 var (
-	graphColumns    = withFleet(graph.Columns())
-	analysisColumns = withFleet(graph.AnalysisColumns())
+	graphColumns      = withFleet(graph.Columns())
+	analysisColumns   = withFleet(graph.AnalysisColumns())
+	hostMatrixColumns = withProbes(graph.Columns())
 )
 
 // withFleet adds what package fleet reads. Of Labelled that are drops and the agent's version, which are counters.
 func withFleet(columns map[frame.TableID][]string) *frame.Projection {
 	columns[frame.Hosts], columns[frame.Labelled] = nil, []string{frame.Schema[frame.Labelled].Columns[0].Name}
+	return frame.NewProjection(columns)
+}
+
+// withProbes adds all of Labelled.
+func withProbes(columns map[frame.TableID][]string) *frame.Projection {
+	columns[frame.Hosts], columns[frame.Labelled] = nil, nil
 	return frame.NewProjection(columns)
 }
 

@@ -59,6 +59,9 @@ type numbers struct {
 	Side  []number `json:"side"`
 	// Endpoint are those of an endpoint, whose series have labels for protocol and endpoint.
 	Endpoint []number `json:"endpoint"`
+	// Ends are those of both ends of an edge together, Probe what is measured between two hosts.
+	Ends  []number `json:"ends"`
+	Probe []number `json:"probe"`
 }
 
 func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
@@ -67,8 +70,7 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := graphAnswer{Graph: g, Hosts: data.machines(), Completeness: data.completeness(g),
-		Numbers: numbers{usageNumbers, sideNumbers, endpointNumbers}, Matches: map[string]nodeMatches{},
-		EdgeMatches: map[string]string{}}
+		Numbers: allNumbers, Matches: map[string]nodeMatches{}, EdgeMatches: map[string]string{}}
 	if s.PromQL == PromQLOff {
 		answer.Numbers = numbersWithoutQueries
 	}

@@ -54,7 +54,7 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	answer := hostsAnswer{From: from, To: to, CoveredSeconds: g.CoveredSeconds, Hosts: data.hostRows(g),
 		Completeness: data.completeness(g)}
 	answer.Numbers = s.numbersOf(fleet.Numbers)
-	if answer.Probes, err = s.probesOf(ctx, from, to); err != nil {
+	if answer.Probes, err = s.probesOf(ctx, from, to, nil); err != nil {
 		return nil, err
 	}
 	for i := range answer.Hosts {

@@ -53,9 +53,16 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	data, err := s.readOnly(ctx, from, to, nil, graphColumns)
+	columns := graphColumns
+	if o.By == graph.ByHost {
+		columns = hostMatrixColumns
+	}
+	data, err := s.readOnly(ctx, from, to, nil, columns)
 	if err != nil {
 		return nil, err
+	}
+	if o.By == graph.ByHost {
+		o.Between = fleet.Between(fleet.Probes(data.window))
 	}
 	m, err := graph.MatrixFromFrames(data.window, o)
 	if err != nil {
@@ -71,7 +78,7 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 		}}, err
 	}
 	answer := matrixAnswer{Matrix: m, Completeness: fleet.CompletenessOf(data.window, m.Unplaced)}
-	numbers, err := graph.FindMatrixNumbers(o.Numbers)
+	numbers, err := graph.FindMatrixNumbers(o.Numbers, o.By)
 	for _, n := range numbers {
 		described := matrixNumber{number{n.Key, n.Title, n.Unit, n.PromQL}, n.Group, n.Additive}
 		if s.PromQL != PromQLFull {
@@ -95,7 +102,7 @@ func (s *server) matrixOptions(r *http.Request) (o graph.MatrixOptions, err erro
 	if text := query.Get("numbers"); text != "" {
 		o.Numbers = strings.Split(text, ",")
 	}
-	if _, err := graph.FindMatrixNumbers(o.Numbers); err != nil {
+	if _, err := graph.FindMatrixNumbers(o.Numbers, o.By); err != nil {
 		return o, badRequest("%w", err)
 	}
 	top := defaultMatrixTop

@@ -29,11 +29,15 @@ var (
 	usageNumbers    = numbersOf(model.Numbers(model.ContainerRows, model.UsageGroups))
 	sideNumbers     = numbersOf(model.Numbers(model.EdgeRows, model.SideGroups))
 	endpointNumbers = numbersOf(model.Numbers(model.EndpointRows, model.SideGroups))
+	endsNumbers     = numbersOf(model.EndsNumbers())
+	probeNumbers    = numbersOf(model.ProbeNumbers)
 )
+
+var allNumbers = numbers{usageNumbers, sideNumbers, endpointNumbers, endsNumbers, probeNumbers}
 
 // numbersWithoutQueries are the same where there are no series.
 var numbersWithoutQueries = numbers{withoutQueries(usageNumbers), withoutQueries(sideNumbers),
-	withoutQueries(endpointNumbers)}
+	withoutQueries(endpointNumbers), withoutQueries(endsNumbers), withoutQueries(probeNumbers)}
 
 func withoutQueries(all []number) []number {
 	all = slices.Clone(all)

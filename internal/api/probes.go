@@ -17,8 +17,9 @@ type probesAnswer struct {
 	Probes []fleet.Probe `json:"probes"`
 }
 
-// probes answers GET /api/outsight/probes: from and to as everywhere, and address=192.0.2.7 for those alone of the hosts
-// that have this address now, or a container with it.
+// probes answers GET /api/outsight/probes: from and to as everywhere, address=192.0.2.7 for those alone of the hosts
+// that have this address now, or a container with it, and host=NAME, which may be repeated, for those of each of these
+// hosts: of two, those between them.
 func (s *server) probes(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.window(r)
 	if err != nil {
@@ -36,9 +37,13 @@ func (s *server) probes(ctx context.Context, r *http.Request) (any, error) {
 		}
 		of = s.HostsWith(s.Tenant, address)
 	}
-	all, err := s.probesOf(ctx, from, to)
+	hosts := r.URL.Query()["host"]
+	all, err := s.probesOf(ctx, from, to, hosts)
 	if err != nil {
 		return nil, err
+	}
+	for _, host := range hosts {
+		all = slices.DeleteFunc(all, func(p fleet.Probe) bool { return p.From != host && p.To != host })
 	}
 	if text != "" {
 		all = slices.DeleteFunc(all, func(p fleet.Probe) bool {
@@ -48,14 +53,14 @@ func (s *server) probes(ctx context.Context, r *http.Request) (any, error) {
 	return probesAnswer{from, to, all}, nil
 }
 
-// probesOf are those of a window.
-func (s *server) probesOf(ctx context.Context, from, to time.Time) ([]fleet.Probe, error) {
+// probesOf are those of a window, that these hosts send; nil for all.
+func (s *server) probesOf(ctx context.Context, from, to time.Time, hosts []string) ([]fleet.Probe, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	data, err := s.readOnly(ctx, from, to, nil, fleet.ProbeColumns)
+	data, err := s.readOnly(ctx, from, to, hosts, fleet.ProbeColumns)
 	if err != nil {
 		return nil, err
 	}

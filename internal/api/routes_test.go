@@ -35,6 +35,7 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/recordings": access.Record,
 	"GET /api/outsight/changes":    access.Read,
 	"GET /api/outsight/matrix":     access.Read,
+	"GET /api/outsight/events":     access.Read,
 	"GET /api/outsight/containers": access.Read,
 	"GET /api/outsight/chart":      access.Read,
 	"GET /api/outsight/lines":      access.Read,

@@ -149,6 +149,7 @@ func (s *server) routes() *access.Mux {
 	mux.HandleFunc(access.Read, "GET /api/outsight/probes", s.json(s.probes))
 	mux.HandleFunc(access.Record, "GET /api/outsight/recordings", s.json(s.recordings))
 	mux.HandleFunc(access.Read, "GET /api/outsight/changes", s.json(s.changes))
+	mux.HandleFunc(access.Read, "GET /api/outsight/events", s.json(s.events))
 	mux.HandleFunc(access.Read, "GET /api/outsight/matrix", s.json(s.matrix))
 	mux.HandleFunc(access.Read, "GET /api/outsight/containers", s.json(s.containers))
 	mux.HandleFunc(access.Read, "GET /api/outsight/chart", s.json(s.chart))

@@ -177,3 +177,66 @@ func probesOf(of *frame.HostSpans, to time.Time) (all []Probe) {
 	slices.SortFunc(all, func(x, y Probe) int { return cmp.Or(cmp.Compare(x.To, y.To), cmp.Compare(x.DSCP, y.DSCP)) })
 	return all
 }
+
+// Between is what probes measured from one host to another, by a key of model.ProbeNumbers. Where only the other host
+// sends, there and back are exchanged.
+func Between(probes []Probe) func(from, to, key string) (float64, bool) {
+	byHosts := map[[2]string]*Probe{}
+	for i := range probes {
+		p := &probes[i]
+		// The usual class of service comes first.
+		if at := [2]string{p.From, p.To}; byHosts[at] == nil {
+			byHosts[at] = p
+		}
+	}
+	return func(from, to, key string) (float64, bool) {
+		p, there, back := byHosts[[2]string{from, to}], "there", "back"
+		if p == nil {
+			p, there, back = byHosts[[2]string{to, from}], back, there
+		}
+		if p == nil {
+			return 0, false
+		}
+		return p.number(key, there, back)
+	}
+}
+
+// number is one of the probe; there and back are what a key calls its directions.
+func (p *Probe) number(key, there, back string) (float64, bool) {
+	known := func(v *float64) (float64, bool) {
+		if v == nil {
+			return 0, false
+		}
+		return *v, true
+	}
+	delay := func(d *Delay, of func(*Delay) float64) (float64, bool) {
+		if d == nil {
+			return 0, false
+		}
+		return of(d), true
+	}
+	p50, p99 := func(d *Delay) float64 { return d.P50 }, func(d *Delay) float64 { return d.P99 }
+	switch key {
+	case "probe_round_trip_p50":
+		return delay(p.RoundTrip, p50)
+	case "probe_round_trip_p99":
+		return delay(p.RoundTrip, p99)
+	case "probe_delay_" + there + "_p50":
+		return delay(p.There, p50)
+	case "probe_delay_" + there + "_p99":
+		return delay(p.There, p99)
+	case "probe_delay_" + back + "_p50":
+		return delay(p.Back, p50)
+	case "probe_delay_" + back + "_p99":
+		return delay(p.Back, p99)
+	case "probe_jitter":
+		return known(p.JitterSeconds)
+	case "probe_loss_ratio":
+		return known(p.LossRatio)
+	case "probe_lost_" + there:
+		return float64(p.LostThere), p.Sent > 0
+	case "probe_lost_" + back:
+		return float64(p.LostBack), p.Sent > 0
+	}
+	return 0, false
+}

@@ -84,7 +84,7 @@ func (m *frameMap) edgeID(r *mapRelation) string {
 func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, sides []Side) []Side {
 	*e = Edge{ID: m.edgeID(r), Client: m.nodes[r.client].ID, Server: m.nodes[r.server].ID,
 		Transport: r.transport.String(), Paired: !r.unpaired, Services: []string{}, confidence: r.confidence,
-		settled: r.settled, Confidence: r.confidence.String()}
+		settled: r.settled, across: r.across, Confidence: r.confidence.String()}
 	for _, server := range []bool{false, true} {
 		s.reset()
 		some := false

@@ -17,6 +17,9 @@ type mapRelation struct {
 	clientBytes, serverBytes   uint64
 	confidence                 model.Confidence
 	unpaired, settled, certain bool
+	// host is that of the first row; across says that there are rows of several.
+	host   int32
+	across bool
 }
 
 // best is what Edge.Best has: requests and responses of the client's side, or else of the server's.
@@ -45,7 +48,7 @@ func (m *frameMap) relate() {
 			index = int32(len(m.relations))
 			m.relationAt[key] = index
 			m.relations = append(m.relations, mapRelation{client: client, server: server, transport: r.transport,
-				confidence: model.Exact})
+				confidence: model.Exact, host: int32(m.parts[r.part].hostAt)})
 		}
 		r.relation = index
 		m.relations[index].add(m, r)
@@ -53,6 +56,7 @@ func (m *frameMap) relate() {
 }
 
 func (of *mapRelation) add(m *frameMap, r *mapRow) {
+	of.across = of.across || of.host != int32(m.parts[r.part].hostAt)
 	if r.side == model.RoleServer {
 		of.servers, of.serverBytes = of.servers+1, of.serverBytes+r.request+r.response
 	} else {

@@ -125,6 +125,8 @@ type Edge struct {
 	NetworkSeconds *float64 `json:"network_seconds,omitempty"`
 	// Split is where the time of its requests goes, nil where that is not known.
 	Split *Split `json:"split,omitempty"`
+	// Network is what its packets tell, nil where none were seen.
+	Network *Network `json:"network,omitempty"`
 	// Endpoints are what was asked for most, as the server counted it where it did; at most
 	// MaxEndpoints. OmittedEndpoints is how many there are besides, OtherEndpoints their sum.
 	Endpoints        []*Endpoint `json:"endpoints,omitempty"`
@@ -133,6 +135,7 @@ type Edge struct {
 
 	confidence model.Confidence
 	settled    bool // an end of a part of it was settled by Kubernetes
+	across     bool // its rows are of several hosts
 }
 
 // Best is the client's numbers where the client counted (it is who waits), else the server's.

@@ -85,6 +85,9 @@ type MatrixOptions struct {
 	Rows, Columns int
 	// Names know what Kubernetes called ends and containers; nil where there is none.
 	Names Names
+	// Between is what was measured from one host to another, by a key of model.ProbeNumbers, for ByHost; nil where that is
+	// not known.
+	Between func(from, to, key string) (v float64, ok bool)
 }
 
 // MatrixNumber is a number of a cell.
@@ -92,11 +95,16 @@ type MatrixNumber struct {
 	model.Shown
 	// Additive numbers add up: the sum of all cells is that of all edges. Others, like percentiles, do not.
 	Additive bool
+	// Probe says that it is what was measured between two hosts: cells of two hosts alone have it.
+	Probe bool
 
-	of func(*Side) (v float64, ok bool)
+	// of is a number of a side, ends of both ends together; one of them is set, but for Probe.
+	of   func(*Side) (v float64, ok bool)
+	ends func(*Edge) (v float64, ok bool)
 }
 
-// MatrixNumbers are the numbers that cells may have: bytes both ways, then the registry's of edges in its order.
+// MatrixNumbers are the numbers that cells may have: bytes both ways, then the registry's of edges in its order, then
+// those of both ends together, then those of the measurements between hosts.
 var MatrixNumbers = func() []MatrixNumber {
 	query := func(key string) string {
 		i := slices.IndexFunc(sideNumbers, func(n sideNumber) bool { return n.Key == key })
@@ -118,7 +126,13 @@ var MatrixNumbers = func() []MatrixNumber {
 	all := []MatrixNumber{rate, whole}
 	for i := range sideNumbers {
 		n := &sideNumbers[i]
-		all = append(all, MatrixNumber{Shown: n.Shown, Additive: n.additive(), of: n.of})
+		all = append(all, MatrixNumber{Shown: n.Shown, Additive: n.additive(), of: n.counted})
+	}
+	for i := range EndsNumbers {
+		all = append(all, MatrixNumber{Shown: EndsNumbers[i].Shown, ends: EndsNumbers[i].of})
+	}
+	for _, n := range model.ProbeNumbers {
+		all = append(all, MatrixNumber{Shown: n, Probe: true})
 	}
 	return all
 }()
@@ -127,6 +141,12 @@ var MatrixNumbers = func() []MatrixNumber {
 func (n *sideNumber) additive() bool {
 	least := func(f Field) bool { return abouts[f].least }
 	return n.open || n.Formula == model.Rate || len(n.fields) > 0 && !slices.ContainsFunc(n.fields, least)
+}
+
+// counted is the number of a side that has counters for it: what was not counted is no 0.
+func (n *sideNumber) counted(s *Side) (v float64, ok bool) {
+	v, ok = n.of(s)
+	return v, ok && (len(n.fields) == 0 || slices.ContainsFunc(n.fields, s.has))
 }
 
 // ParseMatrixSide reads whose numbers a matrix has: "best", "client_side" or "server_side"; empty for OfBest.
@@ -140,12 +160,14 @@ func ParseMatrixSide(name string) (Of, error) {
 	return "", fmt.Errorf("side is %q, want %s, %s or %s", name, OfBest, OfClient, OfServer)
 }
 
-// FindMatrixNumbers are those with these keys, in the order of the keys; all for none.
-func FindMatrixNumbers(keys []string) ([]*MatrixNumber, error) {
+// FindMatrixNumbers are those with these keys, in the order of the keys; for none all that a matrix by this may have.
+func FindMatrixNumbers(keys []string, by Grouping) ([]*MatrixNumber, error) {
 	var found []*MatrixNumber
 	if len(keys) == 0 {
 		for i := range MatrixNumbers {
-			found = append(found, &MatrixNumbers[i])
+			if n := &MatrixNumbers[i]; by == ByHost || !n.Probe {
+				found = append(found, n)
+			}
 		}
 	}
 	for _, key := range keys {
@@ -168,10 +190,21 @@ type MatrixValues struct {
 	values []float64
 }
 
-func (v MatrixValues) set(s *Side) MatrixValues {
+// set takes the numbers of a side, where it is not nil, and of both ends. tcp says that there is an edge of TCP, probe what
+// was measured between hosts.
+func (v MatrixValues) set(s *Side, ends *Edge, tcp bool, probe func(key string) (float64, bool)) MatrixValues {
 	v.values = make([]float64, len(v.numbers))
 	for i, n := range v.numbers {
-		value, ok := n.of(s)
+		value, ok := 0.0, false
+		switch {
+		case n.Probe:
+			value, ok = probe(n.Key)
+		case n.ends != nil:
+			value, ok = n.ends(ends)
+		case s != nil:
+			value, ok = n.of(s)
+			ok = ok && (tcp || !n.TCP || value != 0)
+		}
 		if !ok {
 			value = math.NaN()
 		}
@@ -203,7 +236,7 @@ func (v MatrixValues) MarshalJSON() (b []byte, err error) {
 
 // MatrixFromFrames is the matrix of a window. It fails where a number is not known.
 func MatrixFromFrames(w *frame.Window, o MatrixOptions) (*Matrix, error) {
-	numbers, err := FindMatrixNumbers(o.Numbers)
+	numbers, err := FindMatrixNumbers(o.Numbers, o.By)
 	if err != nil {
 		return nil, err
 	}
@@ -218,50 +251,68 @@ func (m *frameMap) matrix(o MatrixOptions, numbers []*MatrixNumber) *Matrix {
 		By: cmp.Or(o.By, ByContainer), Side: cmp.Or(o.Side, OfBest), Cells: []*MatrixCell{},
 		Unplaced: slices.ContainsFunc(m.rows, func(r mapRow) bool { return r.side == model.RoleUnknown })}
 	of := MatrixValues{numbers: numbers}
+	x.Total = of
 	var rowOf, columnOf []int
 	x.Rows, rowOf = m.matrixEnds(o.Rows, func(r *mapRelation) int32 { return r.client })
 	x.Columns, columnOf = m.matrixEnds(o.Columns, func(r *mapRelation) int32 { return r.server })
 	cellOf := m.matrixCells(x, rowOf, columnOf)
-	counted := func(i int) *mapRelation { return m.countedRelation(i, x.Side) }
-	sum := func(things int, thing func(r *mapRelation, row int) int, each func(i int, v MatrixValues)) {
+	var paired []pairedAs
+	if slices.ContainsFunc(numbers, func(n *MatrixNumber) bool { return n.ends != nil }) {
+		paired = m.pairedRelations()
+	}
+	sum := func(things int, thing func(relation int32) int, probe func(i int, key string) (float64, bool),
+		each func(i int, v MatrixValues)) {
 		rows := listsOf(things, func(f func(thing, row int32)) {
 			for i := range m.rows {
-				if r := counted(i); r != nil {
-					f(int32(thing(r, i)), int32(i))
+				if r := m.rows[i].relation; r >= 0 {
+					f(int32(thing(r)), int32(i))
 				}
 			}
 		})
 		parallelEach(things, func(i int) {
-			if side := m.sideOf(rows.of(int32(i))); side != nil {
-				each(i, of.set(side))
+			all := rows.of(int32(i))
+			if len(all) == 0 {
+				return
+			}
+			var ends *Edge
+			if paired != nil {
+				ends = m.endsOf(all, paired)
+			}
+			side := m.sideOf(slices.DeleteFunc(slices.Clone(all), func(row int32) bool { return !m.counts(row, x.Side) }))
+			if side != nil || ends != nil {
+				tcp := slices.ContainsFunc(all, func(row int32) bool { return m.rows[row].transport == model.TCP })
+				each(i, of.set(side, ends, tcp, func(key string) (float64, bool) { return probe(i, key) }))
 			}
 		})
 	}
-	sum(len(x.Cells), func(_ *mapRelation, row int) int { return int(cellOf[m.rows[row].relation]) },
-		func(i int, v MatrixValues) { x.Cells[i].Numbers = v })
-	sum(len(x.Rows), func(r *mapRelation, _ int) int { return rowOf[r.client] },
+	ofNone := func(int, string) (float64, bool) { return 0, false }
+	sum(len(x.Cells), func(relation int32) int { return int(cellOf[relation]) },
+		func(i int, key string) (float64, bool) {
+			return o.between(x.Rows[x.Cells[i].Row], x.Columns[x.Cells[i].Column], key)
+		}, func(i int, v MatrixValues) { x.Cells[i].Numbers = v })
+	sum(len(x.Rows), func(relation int32) int { return rowOf[m.relations[relation].client] }, ofNone,
 		func(i int, v MatrixValues) { x.Rows[i].Sum = v })
-	sum(len(x.Columns), func(r *mapRelation, _ int) int { return columnOf[r.server] },
+	sum(len(x.Columns), func(relation int32) int { return columnOf[m.relations[relation].server] }, ofNone,
 		func(i int, v MatrixValues) { x.Columns[i].Sum = v })
-	sum(1, func(*mapRelation, int) int { return 0 }, func(_ int, v MatrixValues) { x.Total = v })
+	sum(1, func(int32) int { return 0 }, ofNone, func(_ int, v MatrixValues) { x.Total = v })
 	return x
 }
 
-// countedRelation is the relation of a row whose numbers are in the matrix; nil where they are not.
-func (m *frameMap) countedRelation(row int, side Of) *mapRelation {
-	r := &m.rows[row]
-	if r.relation < 0 {
-		return nil
+// between is what was measured between two hosts.
+func (o *MatrixOptions) between(client, server *MatrixEnd, key string) (float64, bool) {
+	if o.By != ByHost || o.Between == nil || client.Host == "" || server.Host == "" || client.Host == server.Host {
+		return 0, false
 	}
-	relation := &m.relations[r.relation]
+	return o.Between(client.Host, server.Host, key)
+}
+
+// counts reports whether the numbers of a row are those of its relation.
+func (m *frameMap) counts(row int32, side Of) bool {
 	wanted := side == OfServer
 	if side == OfBest {
-		wanted = relation.clients == 0
+		wanted = m.relations[m.rows[row].relation].clients == 0
 	}
-	if (r.side == model.RoleServer) != wanted {
-		return nil
-	}
-	return relation
+	return (m.rows[row].side == model.RoleServer) == wanted
 }
 
 // matrixEnds are the ends of all relations with the most bytes, and which of them each node is; those without one of

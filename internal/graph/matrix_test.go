@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,18 @@ func TestMatrixOfHostileNames(t *testing.T) {
 	if text := x.Text("bytes"); strings.ContainsAny(text, "\x1b\u202e") || strings.Count(text, "\n") != 3 {
 		t.Errorf("%q", text)
 	}
+}
+
+// ofEdge is the number of one edge.
+func (n *MatrixNumber) ofEdge(e *Edge) (float64, bool) {
+	switch {
+	case n.Probe:
+		return 0, false
+	case n.ends != nil:
+		return n.ends(e)
+	}
+	v, ok := n.of(e.Best())
+	return v, ok && !(n.TCP && e.Transport == "udp" && v == 0)
 }
 
 // sumOf adds a number of all edges of a map up.
@@ -160,7 +173,7 @@ func TestMatrixCellIsItsEdge(t *testing.T) {
 			for i := range MatrixNumbers {
 				n := &MatrixNumbers[i]
 				got, known := c.Numbers.Number(n.Key)
-				want, there := n.of(byID[c.Edges[0]].Best())
+				want, there := n.ofEdge(byID[c.Edges[0]])
 				if c.EdgeCount == 1 && (known != there || known && got != want) {
 					t.Errorf("seed %d: %s of %s is %v, of the edge %v", seed, n.Key, c.Edges, got, want)
 				}
@@ -226,15 +239,21 @@ func TestMatrixNumbers(t *testing.T) {
 		}
 		keys[n.Key] = true
 	}
-	for _, n := range model.Numbers(model.EdgeRows, model.SideGroups) {
+	for _, n := range slices.Concat(model.Numbers(model.EdgeRows, model.SideGroups), model.EndsNumbers(), model.ProbeNumbers) {
 		if !keys[n.Key] {
 			t.Errorf("%s is not there", n.Key)
+		}
+	}
+	for by, want := range map[Grouping]bool{ByHost: true, ByContainer: false, "": false} {
+		all, err := FindMatrixNumbers(nil, by)
+		if got := slices.ContainsFunc(all, func(n *MatrixNumber) bool { return n.Probe }); err != nil || got != want {
+			t.Errorf("by %q there are numbers of probes: %v, want %v (%v)", by, got, want, err)
 		}
 	}
 	for key, want := range map[string]bool{"bytes": true, "transactions_per_second": true, "retransmits": true,
 		"failures": true, "in_flight": true, "connections_open": true, "p99": false, "mean": false, "rtt_min": false,
 		"jitter": false, "completeness": false} {
-		if n, err := FindMatrixNumbers([]string{key}); err != nil || n[0].Additive != want {
+		if n, err := FindMatrixNumbers([]string{key}, ""); err != nil || n[0].Additive != want {
 			t.Errorf("%s adds up: %v, want %v (%v)", key, !want, want, err)
 		}
 	}

@@ -1,7 +1,8 @@
 package graph
 
 // Split is where the time goes from a request's first byte to its reply's, on average: the four parts add up to what the
-// client waits. It is known where both ends counted the same connections, and packets were timed in both directions.
+// client waits. It is known where both ends are on one host and counted the same connections, and packets were timed in
+// both directions.
 type Split struct {
 	// Client is what remains: the time in the client's own host, before the request is sent and until the reply is read.
 	// It is 0 where the others, which are not of exactly the same packets, are more than the whole.
@@ -11,10 +12,6 @@ type Split struct {
 	There  float64 `json:"network_there_seconds"`
 	Server float64 `json:"server_seconds"`
 	Back   float64 `json:"network_back_seconds"`
-	// LostThere and LostBack are packets that were sent and did not arrive, in the window; what is on its way at its end
-	// may be among them.
-	LostThere float64 `json:"lost_there"`
-	LostBack  float64 `json:"lost_back"`
 }
 
 var (
@@ -33,8 +30,6 @@ func splitOf(client, server *Side) *Split {
 		s.Server += float64(*server.NetworkUnread)
 	}
 	s.Client = max(0, client.firstByteMean-s.There-s.Server-s.Back)
-	s.LostThere = lost(client.Of(networkRequestPackets), server.Of(networkRequestPackets), server)
-	s.LostBack = lost(server.Of(networkResponsePackets), client.Of(networkResponsePackets), client)
 	return s
 }
 

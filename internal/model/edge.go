@@ -1,5 +1,7 @@
 package model
 
+import "fmt"
+
 // EdgeCounters are cumulative counters of one edge, from the side of the end that counted.
 type EdgeCounters struct {
 	SentBytes, ReceivedBytes uint64
@@ -250,7 +252,10 @@ var EdgeRows = []Row[Edge]{
 					Quantile: 0.9},
 				{Key: "p99", Title: "p99", Unit: "s", Group: GroupLatency, Order: 4, Formula: QuantileOf,
 					Quantile: 0.99},
-				{Key: "mean", Title: "Mean", Unit: "s", Group: GroupLatency, Order: 5, Formula: MeanOf}}}}},
+				{Key: "mean", Title: "Mean", Unit: "s", Group: GroupLatency, Order: 5, Formula: MeanOf},
+				{Key: "network_seconds", Title: "Network time (p50)", Unit: "s", Group: GroupBetween, Order: 1, Ends: true,
+					Formula: Derived, Meaning: "By how much the median that the client waits is longer than that which the server takes",
+					Query: latencyP50(RoleClient) + " - " + latencyP50(RoleServer)}}}}},
 	{Name: "outsight_edge_connections_opened_total", OTel: "outsight.edge.connections.opened", Unit: "{connection}",
 		Kind: Counter,
 		Help: "Connections established, or found open at the start",
@@ -295,7 +300,7 @@ var EdgeRows = []Row[Edge]{
 		Columns: []Column[Edge]{{Name: "retransmits",
 			Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Retransmits }),
 			Shown: []Number{{Key: "retransmits", Title: "Retransmitted segments", Group: GroupPath,
-				Order: 5, Always: true, Trouble: true,
+				Order: 5, Always: true, Trouble: true, TCP: true,
 				Meaning: "TCP segments sent again, because they were lost or late"}}}}},
 	{Name: "outsight_edge_aborted_transactions_total", OTel: "outsight.edge.aborted_transactions",
 		Unit: "{transaction}", Kind: Counter,
@@ -417,7 +422,14 @@ var EdgeRows = []Row[Edge]{
 					Meaning: "From the first byte of a request to the first byte of its reply"},
 				{Key: "first_byte_p99", Title: "First byte p99", Unit: "s", Group: GroupLatency, Order: 7,
 					Formula: QuantileOf, Quantile: 0.99,
-					Meaning: "From the first byte of a request to the first byte of its reply"}}}}},
+					Meaning: "From the first byte of a request to the first byte of its reply"},
+				{Key: "client_seconds", Title: "In the client", Unit: "s", Group: GroupSplit, Order: 1, Ends: true, Formula: Derived,
+					Meaning: "Until the request is sent, and from the arrival of the reply until it is read; on average",
+					Query: "clamp_min(" + firstByteMean(RoleClient) + " - " + delayMean(RoleServer) + " - (" + serverPart() + ") - " +
+						delayMean(RoleClient) + ", 0)"},
+				{Key: "server_seconds", Title: "In the server", Unit: "s", Group: GroupSplit, Order: 3, Ends: true, Formula: Derived,
+					Meaning: "From the arrival of the request in the server’s socket to the first byte of the reply, on average",
+					Query:   serverPart()}}}}},
 	{Name: "outsight_edge_round_trip_duration_seconds", OTel: "outsight.edge.round_trip.duration", Unit: "s",
 		Kind: HistogramSeries,
 		Help: "Smoothed round-trip time of the path as the kernel measures it, at the end of each transaction",
@@ -449,7 +461,15 @@ var EdgeRows = []Row[Edge]{
 			return towardsServer(e, e.Counters.Packets.SentPackets, e.Counters.Packets.ReceivedPackets)
 		}), Shown: []Number{{Key: "network_request_packets", Title: "Packets to the server", Group: GroupPath, Order: 10,
 			Meaning: "Packets with data to the server: on the client side those sent, retransmissions among them, on the server " +
-				"side those that arrived"}}}}},
+				"side those that arrived"},
+			{Key: "lost_there", Title: "Lost on the way there", Group: GroupBetween, Order: 8, Ends: true, Trouble: true,
+				Formula: Derived, Meaning: "Packets that the client sent and that did not arrive; of ends on one host",
+				Query: "clamp_min(" + sentLess("request", RoleClient, RoleServer) + ", 0)"},
+			{Key: "loss_ratio", Title: "Lost both ways", Unit: "ratio", Group: GroupBetween, Order: 10, Ends: true, Trouble: true,
+				Formula: Derived, Meaning: "Share of the packets that were sent, in both directions, and did not arrive; of ends on one host",
+				Query: "(clamp_min(" + sentLess("request", RoleClient, RoleServer) + ", 0) + clamp_min(" +
+					sentLess("response", RoleServer, RoleClient) + ", 0)) / (" + packets("request", RoleClient) + " + " +
+					packets("response", RoleServer) + ")"}}}}},
 	{Name: "outsight_edge_network_response_packets_total", OTel: "outsight.edge.network.response.packets",
 		Unit: "{packet}", Kind: Counter,
 		Help: "Packets with data from the server to the client as they go over the network: sent by the server, " +
@@ -458,7 +478,10 @@ var EdgeRows = []Row[Edge]{
 			return towardsServer(e, e.Counters.Packets.ReceivedPackets, e.Counters.Packets.SentPackets)
 		}), Shown: []Number{{Key: "network_response_packets", Title: "Packets to the client", Group: GroupPath, Order: 11,
 			Meaning: "Packets with data to the client: on the server side those sent, retransmissions among them, on the client " +
-				"side those that arrived"}}}}},
+				"side those that arrived"},
+			{Key: "lost_back", Title: "Lost on the way back", Group: GroupBetween, Order: 9, Ends: true, Trouble: true,
+				Formula: Derived, Meaning: "Packets that the server sent and that did not arrive; of ends on one host",
+				Query: "clamp_min(" + sentLess("response", RoleServer, RoleClient) + ", 0)"}}}}},
 	{Name: "outsight_edge_network_request_bytes_total", OTel: "outsight.edge.network.request", Unit: "By", Kind: Counter,
 		Help: "Data in packets from the client to the server, with what was sent again or copied",
 		Columns: []Column[Edge]{{Name: "network_request_bytes", Count: ofPackets(func(e *Edge) uint64 {
@@ -504,7 +527,19 @@ var EdgeRows = []Row[Edge]{
 					Meaning: "Time of a packet on its way to this end"},
 				{Key: "network_delay_samples", Title: "Packets timed", Group: GroupPath, Order: 15, Formula: Derived,
 					Meaning: "Packets whose delay on the way to this end was measured",
-					Query:   "histogram_count(sum(increase(outsight_edge_network_delay_seconds{$match}[$window])))"}}}}},
+					Query:   "histogram_count(sum(increase(outsight_edge_network_delay_seconds{$match}[$window])))"},
+				{Key: "delay_there_p50", Title: "Delay there p50", Unit: "s", Group: GroupBetween, Order: 2, Ends: true,
+					Side: RoleServer, Formula: QuantileOf, Quantile: 0.5, Meaning: "Time of a packet on its way to the server"},
+				{Key: "delay_there_p99", Title: "Delay there p99", Unit: "s", Group: GroupBetween, Order: 3, Ends: true,
+					Side: RoleServer, Formula: QuantileOf, Quantile: 0.99, Meaning: "Time of a packet on its way to the server"},
+				{Key: "delay_back_p50", Title: "Delay back p50", Unit: "s", Group: GroupBetween, Order: 4, Ends: true,
+					Side: RoleClient, Formula: QuantileOf, Quantile: 0.5, Meaning: "Time of a packet on its way to the client"},
+				{Key: "delay_back_p99", Title: "Delay back p99", Unit: "s", Group: GroupBetween, Order: 5, Ends: true,
+					Side: RoleClient, Formula: QuantileOf, Quantile: 0.99, Meaning: "Time of a packet on its way to the client"},
+				{Key: "network_there_seconds", Title: "Network there", Unit: "s", Group: GroupSplit, Order: 2, Ends: true,
+					Side: RoleServer, Formula: MeanOf, Meaning: "A packet on its way to the server, on average"},
+				{Key: "network_back_seconds", Title: "Network back", Unit: "s", Group: GroupSplit, Order: 4, Ends: true,
+					Side: RoleClient, Formula: MeanOf, Meaning: "A packet on its way to the client, on average"}}}}},
 	{Name: "outsight_edge_network_delay_variation_seconds_total", OTel: "outsight.edge.network.delay_variation",
 		Unit: "s", Kind: Counter,
 		Help: "Sum of the differences between the delay of one packet and the next (RFC 3550), one for each entry of the delay",
@@ -512,8 +547,13 @@ var EdgeRows = []Row[Edge]{
 			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.DelayVariationNS }),
 			Shown: []Number{{Key: "network_jitter", Title: "One-way jitter", Unit: "s", Group: GroupPath, Order: 9,
 				Formula: Derived, Meaning: "By how much the delay of one packet differs from the one before, on average",
-				Query: "sum(rate(outsight_edge_network_delay_variation_seconds_total{$match}[$window])) / " +
-					"histogram_count(sum(rate(outsight_edge_network_delay_seconds{$match}[$window])))"}}}}},
+				Query: delayVariation("")},
+				{Key: "jitter_there", Title: "Jitter there", Unit: "s", Group: GroupBetween, Order: 6, Ends: true, Formula: Derived,
+					Meaning: "By how much the delay of a packet to the server differs from that of the one before, on average",
+					Query:   delayVariation(ofSide(RoleServer))},
+				{Key: "jitter_back", Title: "Jitter back", Unit: "s", Group: GroupBetween, Order: 7, Ends: true, Formula: Derived,
+					Meaning: "By how much the delay of a packet to the client differs from that of the one before, on average",
+					Query:   delayVariation(ofSide(RoleClient))}}}}},
 	{Name: "outsight_edge_network_unread_seconds_total", OTel: "outsight.edge.network.unread", Unit: "s", Kind: Counter,
 		Help: "Time for which requests lay in the server’s sockets until it read them; of the server’s end",
 		Columns: []Column[Edge]{{Name: "network_unread", Per: Nanoseconds,
@@ -540,6 +580,47 @@ var EdgeRows = []Row[Edge]{
 		Help: "How the other end was found: 3 the kernel saw both ends, 2 a listener, 1 an address, 0 not found",
 		Columns: []Column[Edge]{{Name: "confidence", Fold: Least,
 			Value: func(e *Edge) (float64, bool) { return float64(e.Confidence), true }}}},
+}
+
+// ofSide is the matcher of the series of one end.
+func ofSide(side Role) string { return fmt.Sprintf(",side=%q", side) }
+
+func latencyP50(side Role) string {
+	return "histogram_quantile(0.5, sum(rate(outsight_edge_transaction_duration_seconds{$match" + ofSide(side) + "}[$window])))"
+}
+
+// firstByteMean and delayMean are queries of means, as an end counted them.
+func firstByteMean(side Role) string {
+	return "histogram_avg(sum(rate(outsight_edge_first_byte_duration_seconds{$match" + ofSide(side) + "}[$window])))"
+}
+
+func delayMean(side Role) string {
+	return "histogram_avg(sum(rate(outsight_edge_network_delay_seconds{$match" + ofSide(side) + "}[$window])))"
+}
+
+func delayVariation(side string) string {
+	return "sum(rate(outsight_edge_network_delay_variation_seconds_total{$match" + side + "}[$window])) / " +
+		"histogram_count(sum(rate(outsight_edge_network_delay_seconds{$match" + side + "}[$window])))"
+}
+
+// serverPart is a query of the time in the server: until a call read the request, which is 0 where that was not
+// measured, and to the first byte of the reply.
+func serverPart() string {
+	of := "{$match" + ofSide(RoleServer) + "}[$window]))"
+	return firstByteMean(RoleServer) + " + (sum(rate(outsight_edge_network_unread_seconds_total" + of +
+		" / sum(rate(outsight_edge_network_unread_requests_total" + of + " or vector(0))"
+}
+
+// packets is a query of those of a direction ("request" or "response") that an end counted.
+func packets(direction string, side Role) string {
+	return "sum(increase(outsight_edge_network_" + direction + "_packets_total{$match" + ofSide(side) + "}[$window]))"
+}
+
+// sentLess is a query of the packets of a direction that were sent and did not arrive. Copies arrived besides; where
+// none ever did there is no series.
+func sentLess(direction string, sender, receiver Role) string {
+	return packets(direction, sender) + " + (sum(increase(outsight_edge_network_duplicated_packets_total{$match" +
+		ofSide(receiver) + "}[$window])) or vector(0)) - " + packets(direction, receiver)
 }
 
 // orCounted is a query of transactions; where agents stored no counter of them yet, what their histogram counted.

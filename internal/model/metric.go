@@ -189,6 +189,12 @@ type Number struct {
 	Query string
 	// Always says that the JSON has the number though it is 0. Trouble says that more of it is worse.
 	Always, Trouble bool
+	// TCP says that edges of UDP alone have no such number.
+	TCP bool
+	// Ends says that the number is of both ends of an edge together, and Side whose columns it is of; RoleUnknown for
+	// both.
+	Ends bool
+	Side Role
 }
 
 // withMean are the last value of a gauge, its mean over the window, and its highest value of late.
@@ -240,6 +246,9 @@ var (
 	SideGroups  = []string{GroupRequests, GroupLatency, GroupPath, GroupConnections, GroupTrouble, GroupNotTimed,
 		GroupCompleteness}
 	HostGroups = []string{GroupHost}
+	// EndsGroups are of numbers of both ends of an edge together, ProbeGroups of those of two hosts.
+	EndsGroups  = []string{GroupBetween, GroupSplit}
+	ProbeGroups = []string{GroupProbes}
 )
 
 // The groups.
@@ -256,11 +265,19 @@ const (
 	GroupNotTimed     = "Not timed as requests"
 	GroupCompleteness = "Completeness"
 	GroupHost         = "Host"
+	GroupBetween      = "Between the ends"
+	GroupSplit        = "Where the time goes"
+	GroupProbes       = "Measured between the hosts"
 )
 
-// Numbers are those that are made of the columns of rows, in the order of groups, with their queries. They panic where
-// a number names what is not there.
-func Numbers[T any](rows []Row[T], groups []string) []Shown {
+// Numbers are those that are made of the columns of rows, but for those of both ends of an edge, in the order of groups,
+// with their queries. They panic where a number names what is not there.
+func Numbers[T any](rows []Row[T], groups []string) []Shown { return numbersOf(rows, groups, false) }
+
+// EndsNumbers are those of both ends of an edge together.
+func EndsNumbers() []Shown { return numbersOf(EdgeRows, EndsGroups, true) }
+
+func numbersOf[T any](rows []Row[T], groups []string, ends bool) []Shown {
 	type series struct{ name, matchers string }
 	known := map[string]series{}
 	for i := range rows {
@@ -280,6 +297,9 @@ func Numbers[T any](rows []Row[T], groups []string) []Shown {
 	for i := range rows {
 		for _, c := range rows[i].Columns {
 			for _, n := range c.Shown {
+				if n.Ends != ends {
+					continue
+				}
 				if len(n.Of) == 0 {
 					n.Of = []string{c.Name}
 				}
@@ -288,6 +308,9 @@ func Numbers[T any](rows []Row[T], groups []string) []Shown {
 					s, ok := known[name]
 					if !ok {
 						panic(fmt.Sprintf("BUG: the number %s is made of the column %s, which is not there", n.Key, name))
+					}
+					if n.Side != RoleUnknown {
+						s.matchers += fmt.Sprintf(",side=%q", n.Side)
 					}
 					selectors[k] = s.name + "{" + s.matchers + "}"
 				}

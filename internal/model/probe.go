@@ -146,3 +146,37 @@ var probeRows = []Row[Snapshot]{
 			}
 		}},
 }
+
+// ProbeNumbers are what was measured between two hosts: there is from the one to the other, and back from the other to
+// the one. $match stands for the labels of the session; where the other host sends, there and back are exchanged.
+var ProbeNumbers = func() (all []Shown) {
+	const trip, way = "outsight_probe_round_trip_duration_seconds", "outsight_probe_one_way_duration_seconds"
+	add := func(key, title, unit, meaning, query string, trouble bool) {
+		all = append(all, Shown{Number{Key: key, Title: title, Unit: unit, Group: GroupProbes, Formula: Derived,
+			Meaning: meaning, Query: query, Trouble: trouble}, query})
+	}
+	quantile := func(q, metric, more string) string {
+		return "histogram_quantile(" + q + ", sum(rate(" + metric + "{$match" + more + "}[$window])))"
+	}
+	increase := func(metric, more string) string { return "sum(increase(" + metric + "{$match" + more + "}[$window]))" }
+	const measured = "Of measuring packets between the two hosts, from interface to interface"
+	add("probe_round_trip_p50", "Round trip of hosts p50", "s", measured, quantile("0.5", trip, ""), false)
+	add("probe_round_trip_p99", "Round trip of hosts p99", "s", measured, quantile("0.99", trip, ""), false)
+	directions := []struct{ name, to string }{{"there", "server"}, {"back", "client"}}
+	for _, d := range directions {
+		meaning := "Of measuring packets to the " + d.to + "’s host; where time daemons keep the clocks of both"
+		more := `,direction="` + d.name + `"`
+		add("probe_delay_"+d.name+"_p50", "Delay of hosts "+d.name+" p50", "s", meaning, quantile("0.5", way, more), false)
+		add("probe_delay_"+d.name+"_p99", "Delay of hosts "+d.name+" p99", "s", meaning, quantile("0.99", way, more), false)
+	}
+	add("probe_jitter", "Jitter of hosts", "s", "By how much two consecutive round trips differ, on average",
+		"histogram_avg(sum(rate(outsight_probe_round_trip_variation_seconds{$match}[$window])))", false)
+	add("probe_loss_ratio", "Lost between hosts", "ratio", "Share of measuring packets that were not answered within a second",
+		increase("outsight_probe_lost_packets_total", "")+" / "+increase("outsight_probe_sent_packets_total", ""), true)
+	for _, d := range directions {
+		add("probe_lost_"+d.name, "Lost between hosts "+d.name, "",
+			"Measuring packets that were lost on the way to the "+d.to+"’s host",
+			increase("outsight_probe_lost_one_way_packets_total", `,direction="`+d.name+`"`), true)
+	}
+	return all
+}()

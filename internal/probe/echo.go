@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outsight/internal/stamp"
 )
 
 // echoBytes are behind the header of an ICMP echo, as ping sends them.
@@ -74,8 +76,7 @@ func (e *echoes) run(ctx context.Context) error {
 			number := uint16(e.result.Sent)
 			e.sent[number] = time.Now()
 			_, err := e.conn.WriteTo(echoRequest(e.m.destination, e.id, number, echoBytes), to)
-			if err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.ENETUNREACH) &&
-				!errors.Is(err, unix.EHOSTUNREACH) && ctx.Err() == nil {
+			if err != nil && !stamp.Transient(err) && ctx.Err() == nil {
 				return fmt.Errorf("sending ICMP echo to %s: %w", e.m.destination, err)
 			}
 			e.result.Sent++

@@ -90,6 +90,15 @@ func OpenMonitor(o MonitorOptions) (*Monitor, error) {
 	return &Monitor{s, o.Server, o.Logger}, nil
 }
 
+// Use opens a monitor, as OpenMonitor does, and hands it to use. It does not call use where nothing is to be measured.
+func (o MonitorOptions) Use(use func(*Monitor)) error {
+	m, err := OpenMonitor(o)
+	if m != nil {
+		use(m)
+	}
+	return err
+}
+
 // staticInterval is the time between two packets to a peer that was configured.
 const staticInterval = time.Second
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outsight/internal/stamp"
 )
 
 const (
@@ -152,11 +154,8 @@ func (t *tracer) send(hop int) error {
 		_, err = t.conn.WriteTo(make([]byte, traceBytes), net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.to, tracePort+number)))
 	}
 	// An error of a packet before is told at the next one, and also in the queue of errors.
-	for _, told := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EPERM,
-		syscall.ENOBUFS, syscall.EACCES} {
-		if errors.Is(err, told) {
-			return nil
-		}
+	if stamp.Transient(err) || errors.Is(err, syscall.EACCES) {
+		return nil
 	}
 	return err
 }

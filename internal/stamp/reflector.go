@@ -130,7 +130,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && transient(err):
+		case err != nil && Transient(err):
 			continue
 		case err != nil:
 			return fmt.Errorf("reading STAMP requests: %w", err)

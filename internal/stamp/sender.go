@@ -144,7 +144,7 @@ func (s *Sender) Run(ctx context.Context, f func(Sample)) error {
 			return nil
 		case err == nil:
 			s.received(buffer[:n], a, f)
-		case !transient(err):
+		case !Transient(err):
 			return fmt.Errorf("reading answers: %w", err)
 		}
 	}
@@ -174,7 +174,7 @@ func (s *Sender) sendOne() error {
 	id, err := s.socket.send(r.Append(nil, s.options.Key), arrival{from: s.to}, s.options.DSCP<<2)
 	number := s.sent
 	s.sent++
-	if err != nil && transient(err) {
+	if err != nil && Transient(err) {
 		err = nil // the packet counts as lost
 	} else if err == nil {
 		s.ids[id] = number

@@ -191,9 +191,9 @@ func (s *socket) departures(f func(id uint32, at time.Time)) {
 	})
 }
 
-// transient reports whether sending or reading may go on after an error: the other end's port was closed, a deadline
+// Transient reports whether sending or reading may go on after an error: the other end's port was closed, a deadline
 // passed, or a packet was dropped on this host, by a rule (EPERM) or a full queue (ENOBUFS).
-func transient(err error) bool {
+func Transient(err error) bool {
 	for _, one := range []error{os.ErrDeadlineExceeded, unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EPERM,
 		unix.ENOBUFS} {
 		if errors.Is(err, one) {

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,8 @@ export interface Side {
 	}
 	groups("USAGE_GROUPS", "a container", model.UsageGroups, usage)
 	groups("SIDE_GROUPS", "a side of an edge", model.SideGroups, side)
+	groups("ENDS_GROUPS", "both ends of an edge together", model.EndsGroups, model.EndsNumbers())
+	groups("PROBE_GROUPS", "what is measured between two hosts", model.ProbeGroups, model.ProbeNumbers)
 	meanings := func(name string, numbers []model.Shown) {
 		fmt.Fprintf(&b, "\n/** What a number means, in plain words, where its title does not say it. */\nexport const %s: Record<string, string> = {\n", name)
 		for _, n := range numbers {
@@ -71,10 +74,11 @@ export interface Side {
 	}
 	meanings("USAGE_MEANING", usage)
 	meanings("SIDE_MEANING", side)
+	meanings("ENDS_MEANING", slices.Concat(model.EndsNumbers(), model.ProbeNumbers))
 	meanings("HOST_MEANING", host)
-	b.WriteString("\n/** The numbers of a side of which more is worse. */\nexport const TROUBLE: ReadonlySet<string> = new Set([")
+	b.WriteString("\n/** The numbers of edges of which more is worse. */\nexport const TROUBLE: ReadonlySet<string> = new Set([")
 	separator := ""
-	for _, n := range side {
+	for _, n := range slices.Concat(side, model.EndsNumbers(), model.ProbeNumbers) {
 		if n.Trouble {
 			fmt.Fprintf(&b, "%s'%s'", separator, n.Key)
 			separator = ", "

@@ -51,6 +51,18 @@ func TestEveryRow(t *testing.T) {
 		s.onHost(t, n)
 		s.onPage(t, n, "", "HOST_MEANING")
 	})
+	for _, n := range model.EndsNumbers() {
+		t.Run(n.Key, func(t *testing.T) {
+			s.onEnds(t, n)
+			s.onPage(t, n, "ENDS_GROUPS", "ENDS_MEANING")
+		})
+	}
+	for _, n := range model.ProbeNumbers {
+		t.Run(n.Key, func(t *testing.T) {
+			s.described(t, n, s.numbers.Probe)
+			s.onPage(t, n, "PROBE_GROUPS", "ENDS_MEANING")
+		})
+	}
 }
 
 // TestRowsOnPaper adds a counter of containers, one of edges and a gauge of hosts to the registry, by one row each, and
@@ -102,7 +114,9 @@ func checkRows[T any](t *testing.T, s *surfaces, rows []model.Row[T], groups []s
 			for _, c := range row.Columns {
 				s.onWire(t, m, c.Label)
 				for _, n := range c.Shown {
-					f(t, shown[n.Key])
+					if !n.Ends {
+						f(t, shown[n.Key])
+					}
 				}
 			}
 			if !strings.Contains(s.page, fmt.Sprintf("\n| `%s` | %s | %s | `%s` | %s |\n", m.Name, kinds[m.Kind], m.Unit,
@@ -126,12 +140,14 @@ type surfaces struct {
 	nodes        []map[string]float64
 	pod, apiNode map[string]float64
 	edges        map[string]*edges
-	numbers      struct{ Usage, Side, Endpoint []numberInfo }
+	numbers      struct{ Usage, Side, Endpoint, Ends, Probe []numberInfo }
 	endpoint     map[string]any
 	host         map[string]float64
 	fleetHost    map[string]float64 // the same of frames
 	hostNumbers  []numberInfo
 	charted      func(t *testing.T, query string) int
+	// ends are a number of both ends of an edge, in its chart and in the cell of its ends.
+	ends func(t *testing.T, key string) map[string]*float64
 }
 
 type edges struct {
@@ -211,7 +227,7 @@ func newSurfaces(t *testing.T) *surfaces {
 			ClientSide        map[string]float64 `json:"client_side"`
 			Endpoints         []map[string]any
 		}
-		Numbers struct{ Usage, Side, Endpoint []numberInfo }
+		Numbers struct{ Usage, Side, Endpoint, Ends, Probe []numberInfo }
 	}
 	get(t, "/api/outsight/graph?"+window, &a)
 	for _, n := range a.Nodes {
@@ -231,6 +247,29 @@ func newSurfaces(t *testing.T) *surfaces {
 	}
 	get(t, "/api/outsight/hosts?"+window, &hosts)
 	s.host, s.hostNumbers = hosts.Hosts[0].Numbers, hosts.Numbers
+	s.ends = func(t *testing.T, key string) map[string]*float64 {
+		var a struct{ Lines map[string][]*float64 }
+		last := map[string]*float64{}
+		id := "client-1>server"
+		get(t, "/api/outsight/chart?points=1&edge="+url.QueryEscape(id)+"&numbers=ends."+key+"&"+window, &a)
+		if line := a.Lines["ends."+key]; len(line) > 0 {
+			last["chart"] = line[len(line)-1]
+		}
+		var m struct {
+			Rows, Columns []struct{ ID string }
+			Cells         []struct {
+				Row, Column int
+				Numbers     map[string]*float64
+			}
+		}
+		get(t, "/api/outsight/matrix?numbers="+key+"&"+window, &m)
+		for _, c := range m.Cells {
+			if m.Rows[c.Row].ID+">"+m.Columns[c.Column].ID == id {
+				last["matrix"] = c.Numbers[key]
+			}
+		}
+		return last
+	}
 	s.charted = func(t *testing.T, query string) int {
 		var a struct{ Data struct{ Result []any } }
 		query = strings.NewReplacer("$match", `host!=""`, "$window", "15s").Replace(query)
@@ -389,6 +428,18 @@ func (s *surfaces) described(t *testing.T, n model.Shown, numbers []numberInfo) 
 	}
 }
 
+// onEnds holds that the chart of an edge and the matrix have a number of both ends.
+func (s *surfaces) onEnds(t *testing.T, n model.Shown) {
+	t.Helper()
+	of := s.ends(t, n.Key)
+	for _, where := range []string{"chart", "matrix"} {
+		if of[where] == nil {
+			t.Errorf("the %s has no %s", where, n.Key)
+		}
+	}
+	s.described(t, n, s.numbers.Ends)
+}
+
 // onEndpoint holds that the API has a number of endpoints, and the page's type of them.
 func (s *surfaces) onEndpoint(t *testing.T, n model.Shown) {
 	t.Helper()
@@ -475,6 +526,8 @@ func snapshotAt(second int) *model.Snapshot {
 			e.Side, e.Transport, e.Confidence, e.Paired, e.Via = model.RoleClient, transport, model.Exact, true, ""
 			e.Instance = uint64(len(s.Edges) + 1)
 			e.Client, e.Server = model.Peer{Container: sample.Container}, model.Peer{Container: server}
+			s.Edges = append(s.Edges, e)
+			e.Side, e.Instance = model.RoleServer, e.Instance+1
 			s.Edges = append(s.Edges, e)
 		}
 	}

@@ -108,9 +108,9 @@ async function holdAll(page) {
 }
 
 async function chartShows(page) {
-  await page.waitForFunction(() => Number(document.querySelector('.plot')?.dataset.points) > 1 && document.querySelector('.plot canvas'))
+  await page.waitForFunction(() => Number(document.querySelector('.panel > .chart .plot')?.dataset.points) > 1 && document.querySelector('.panel > .chart .plot canvas'))
   const inked = await page.evaluate(() => {
-    const c = document.querySelector('.plot canvas')
+    const c = document.querySelector('.panel > .chart .plot canvas')
     return new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer).filter((p) => p !== 0).length
   })
   assert.ok(inked > 200, `the chart has ${inked} pixels of ink`)
@@ -240,7 +240,7 @@ const steps = {
     await page.reload()
     await chartShows(page)
     await page.goBack()
-    await page.waitForFunction(() => !document.querySelector('.chart') && document.querySelector('.panel'))
+    await page.waitForFunction(() => !document.querySelector('.panel > .chart') && document.querySelector('.panel'))
     await page.goBack()
     await page.waitForFunction(() => !document.querySelector('.panel'))
     await page.goForward()
@@ -375,8 +375,151 @@ const steps = {
     const p99 = (e) => (e.client_side ?? e.server_side)?.p99
     const slowest = edges.filter((e) => p99(e) > 0).sort((a, b) => p99(b) - p99(a))[0]
     assert.match(await page.locator(`[data-line=${JSON.stringify(slowest.id)}]`).getAttribute('class'), /tone-8/)
+    // What packets tell is of both ends together; where nothing was measured there is no colour, and no 0.
+    for (const [key, title, of] of [['delay_there_p99', 'Delay there p99', (e) => e.network?.delay_there_p99], ['loss_ratio', 'Lost both ways', (e) => e.network?.loss_ratio]]) {
+      await page.selectOption('[name=colour]', key)
+      await page.waitForSelector(`.map-foot [data-legend]:has-text("${title}, logarithmic")`)
+      const measured = edges.filter((e) => of(e) !== undefined).sort((a, b) => of(b) - of(a))
+      assert.ok(measured.length > 0, `no edge has ${key}`)
+      assert.match(await page.locator(`[data-line=${JSON.stringify(measured[0].id)}]`).getAttribute('class'), of(measured[0]) > 0 ? /tone-8/ : /tone-0/)
+      for (const e of edges.filter((e) => of(e) === undefined)) assert.match(await page.locator(`[data-line=${JSON.stringify(e.id)}]`).getAttribute('class'), /tone-none/)
+    }
     await page.context().close()
     await looks('coloured', `#colour=network_seconds&from=${from}&to=${to}`, '.map-foot [data-legend]')
+    await looks('coloured-delay', `#colour=delay_there_p99&from=${from}&to=${to}`, '.map-foot [data-legend]')
+  },
+
+  async 'asks which edge of a matrix cell of TCP and UDP is meant'() {
+    const page = await open()
+    const both = (m) => m.cells.find((c) => c.edges.length === 2 && m.rows[c.row].id && m.columns[c.column].id)
+    await until(async () => both(await json('matrix?from=now-5m&by=host&numbers=bytes')))
+    const { from, to } = await hold(page)
+    const m = await json(`matrix?from=${from}&to=${to}&by=host&numbers=lost_there,bytes`)
+    const cell = both(m)
+    await page.goto(`${base}#view=matrix&by=host&quantity=lost_there&from=${from}&to=${to}`)
+    const at = page.locator(`.heat-cell[data-cell="${cell.row},${cell.column}"]`)
+    await at.click()
+    await page.waitForSelector('[data-which]')
+    assert.deepEqual(await page.locator('[data-which] button').evaluateAll((list) => list.map((b) => b.dataset.edge)), cell.edges)
+    assert.match(await page.locator('[data-which]').innerText(), /TCP · Lost on the way there[^]*UDP/)
+    await picture(page, 'matrix-which')
+    // The keyboard is in it: Escape closes it and nothing else, and goes back to the cell.
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => !document.querySelector('[data-which]') && document.activeElement?.dataset.cell)
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('[data-which]')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.panel .tiles')
+    assert.equal(hash(page).get('edge'), cell.edges[1])
+    await page.context().close()
+    await looks('matrix-lost', `#view=matrix&by=host&quantity=lost_there&from=${from}&to=${to}`, '.heat-cell[data-cell]')
+  },
+
+  async 'shows where the time of an edge goes, over time, and what grew'() {
+    const page = await open()
+    const timed = (g) => g.edges.filter((e) => e.split && e.client !== e.server).sort((a, b) => b.client_side.transactions - a.client_side.transactions)[0]
+    await until(async () => (await graphOf('from=now-5m')).covered_seconds > 25)
+    const { from, to } = await hold(page)
+    const e = timed(await graphOf(`from=${from}&to=${to}`))
+    await page.goto(`${base}#edge=${encodeURIComponent(e.id)}&from=${from}&to=${to}`)
+    const split = page.locator('[data-split]')
+    await split.waitFor()
+    const parts = ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds']
+    const shown = await split.locator('.part-value').evaluateAll((list) => list.map((v) => v.textContent.split(' · ')[0]))
+    shown.forEach((text, i) => assert.ok(Math.abs(seconds(text) - e.split[parts[i]]) <= 0.02 * e.split[parts[i]] + 1e-6, `${parts[i]} is ${text}, the API says ${e.split[parts[i]]}`))
+    // The lines stand on one another: the last one is the whole.
+    await page.waitForFunction(() => Number(document.querySelector('[data-split] .plot')?.dataset.points) > 4)
+    const legend = await split.locator('.u-legend .u-value').evaluateAll((list) => list.map((v) => v.textContent))
+    assert.equal(legend.length, 5)
+    const chart = await json(`chart?edge=${encodeURIComponent(e.id)}&from=${from}&to=${to}&points=60&numbers=${parts.map((p) => 'ends.' + p).join()}`)
+    parts.forEach((p, i) => {
+      const last = chart.lines['ends.' + p].at(-1)
+      assert.ok(last === null || Math.abs(seconds(legend[i + 1]) - last) <= 0.02 * last + 1e-6, `${p} ends with ${legend[i + 1]}, the API with ${last}`)
+    })
+    assert.match(await page.locator('[data-grew]').innerText(), /^(What grew most against the .* before: (in the client|network there|in the server|network back), from .* to |No part grew by over a tenth against the |What it was in the time before is not known)/)
+    // What both ends tell together is explained, and charted by a click. An explanation closes while the panel scrolls.
+    const delay = page.locator('[data-between] [data-number="ends.delay_there_p99"]')
+    await delay.evaluate((e) => new Promise((done) => (e.scrollIntoView({ block: 'center' }), requestAnimationFrame(() => requestAnimationFrame(done)))))
+    assert.match(await tipOf(page, delay), /Delay there p99[^]*packet on its way to the server/i)
+    await delay.click()
+    await chartShows(page)
+    await page.context().close()
+    await looks('split', `#edge=${encodeURIComponent(e.id)}&from=${from}&to=${to}`, '[data-grew]')
+  },
+
+  async 'shows what is measured between two hosts, and what happened to them'() {
+    const directory = mkdtempSync(join(tmpdir(), 'outsight-page-'))
+    const [port, agents] = [await freePort(), await freePort()]
+    const program = fileURLToPath(new URL('../../bin/outsight', import.meta.url))
+    const root = fileURLToPath(new URL('../..', import.meta.url))
+    const helper = join(directory, 'hosts')
+    const built = spawn('go', ['build', '-o', helper, './test/page/hosts'], { cwd: root, stdio: 'inherit' })
+    assert.equal((await once(built, 'exit'))[0], 0)
+    const server = spawn(program, ['server', '--listen', `127.0.0.1:${port}`, '--otlp', '', '--otlp-http', `127.0.0.1:${agents}`, '--data', join(directory, 'data')], { stdio: 'ignore' })
+    let hosts
+    try {
+      const url = `http://127.0.0.1:${port}/`
+      const there = async (path) => (await fetch(url + 'api/outsight/' + path)).json()
+      await until(() => fetch(url + 'healthz').then((r) => r.ok, () => false))
+      hosts = spawn(helper, [`http://127.0.0.1:${agents}`], { stdio: ['pipe', 'ignore', 'inherit'] })
+      await until(async () => (await there('events?from=now-1m&points=60')).events.length === 2)
+      await until(async () => (await there('probes?from=now-1m')).probes[0].round_trip?.count > 50)
+      const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
+      page.setDefaultTimeout(patience)
+      page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+      const to = Math.floor(Date.now() / 1000)
+      const window = `from=${to - 60}&to=${to}`
+      const [probe] = (await there('probes?' + window)).probes
+      assert.deepEqual([probe.from, probe.to, probe.lost, probe.running], ['host-a', 'host-b', 0, true])
+      const near = (text, want) => assert.ok(Math.abs(seconds(text) / want - 1) < 0.02, `the page says ${text}, the API ${want}`)
+      // On the page of hosts, at both of them.
+      await page.goto(`${url}#view=hosts&${window}`)
+      for (const [host, other] of [['host-a', 'host-b'], ['host-b', 'host-a']]) {
+        const card = page.locator(`[data-host="${host}"]`)
+        await card.locator('[data-probes]').waitFor()
+        const [title, text] = (await card.locator('[data-probes]').innerText()).split('\n')
+        assert.equal(title, `Network to ${other}`)
+        assert.match(text, / · 0 % lost · jitter /)
+        near(text.split(' · ')[0], probe.round_trip.p50)
+        assert.match(await tipOf(page, card.locator('[data-explain="host.probe.0"]')), /Network between host-a and host-b[^]*packets of STAMP/)
+      }
+      await picture(page, 'hosts-probes')
+      // In the panel of the edge that crosses them.
+      await page.goto(`${url}#edge=${encodeURIComponent('host-a-shop-web>host-b-shop-db')}&${window}`)
+      const facts = page.locator('[data-hosts-between] dl')
+      await facts.waitFor()
+      const told = Object.fromEntries(await facts.locator('div').evaluateAll((list) => list.map((d) => [d.querySelector('dt').textContent, d.querySelector('dd').textContent])))
+      near(told['Round trip p50'], probe.round_trip.p50)
+      near(told['Jitter'], probe.jitter_seconds)
+      assert.match(told['Lost'], /^0 of [0-9,]+ \(0 %\)$/)
+      assert.equal(await page.locator('[data-split]').count(), 0)
+      await picture(page, 'edge-between-hosts')
+      // In the matrix by host, and in none other.
+      await page.goto(`${url}#view=matrix&by=host&quantity=probe_round_trip_p99&${window}`)
+      await page.locator('.heat-cell[data-cell]').first().hover()
+      near((await page.locator('[data-told]').innerText()).split('Round trip of hosts p99 ')[1].split(' · ')[0], probe.round_trip.p99)
+      await picture(page, 'matrix-probes')
+      const keys = (by) => there(`matrix?by=${by}&${window}`).then((m) => m.numbers.map((n) => n.key).filter((k) => k.startsWith('probe_')).length)
+      assert.ok((await keys('host')) > 5 && (await keys('container')) === 0)
+      // What happened, with the changes.
+      await page.goto(`${url}#view=changes&${window}`)
+      await page.waitForSelector('[data-event]')
+      const events = await page.locator('[data-event]').evaluateAll((list) => list.map((e) => [e.dataset.event, e.querySelector('.event-text').textContent]))
+      assert.deepEqual(events, [['container_moved', 'report ran on host-a, and runs on host-b now'], ['pair_measured', 'host-a and host-b talk: the network between them is measured']])
+      for (const width of [1400, 400]) {
+        await page.setViewportSize({ width, height: 900 })
+        await picture(page, `events-${width}`)
+        assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= width)
+      }
+      await page.context().close()
+    } finally {
+      hosts?.stdin.end()
+      if (hosts) await once(hosts, 'exit')
+      server.kill('SIGINT')
+      await once(server, 'exit')
+      rmSync(directory, { recursive: true })
+    }
   },
 
   async 'tells the first limit and the critical path, as the API does'() {
@@ -906,7 +1049,7 @@ const steps = {
     await chartShows(page)
     assert.deepEqual([hash(page).get('chart'), hash(page).get('endpoint')], ['endpoint.rate', `http ${asked.name}`])
     await cell('p99').click()
-    await page.waitForFunction(() => document.querySelectorAll('.plot .u-series').length === 3)
+    await page.waitForFunction(() => document.querySelectorAll('.panel > .chart .u-series').length === 3)
     await chartShows(page)
     await picture(page, 'endpoints')
     await page.reload()

@@ -50,7 +50,7 @@ export function App() {
   const close = () => change({ node: undefined, edge: undefined, status: undefined, chart: undefined })
 
   const range = useMemo<[number, number]>(() => (g ? [Date.parse(g.from) / 1000, Date.parse(g.to) / 1000] : [0, 0]), [g?.from, g?.to])
-  useExplainer(['usage', 'served', 'called', 'client', 'server', 'endpoint'], (key, of, element) => {
+  useExplainer(['usage', 'served', 'called', 'client', 'server', 'ends', 'endpoint'], (key, of, element) => {
     if (!g) return undefined
     const e = edgeOf(g, of)
     if (element.dataset.explain!.startsWith('endpoint.')) return e && explainEndpoint(g, e, element.dataset.protocol ?? '', element.dataset.asked ?? '', key)
@@ -110,7 +110,7 @@ export function App() {
               {state.view === 'services' && <ServicesView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'matrix' && <MatrixView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}
-              {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} period={every} />}
+              {state.view === 'changes' && <ChangesView graph={g} state={state} change={change} query={query} window={window} period={every} />}
               {state.view === 'containers' && <Table graph={g} state={state} change={change} />}
             </section>
           )}

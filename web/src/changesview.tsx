@@ -1,6 +1,7 @@
 import { Middle } from './middle'
 import { linesOf, LINES, numberOf, sureOf, timesOf, whatOf } from './changes'
 import { useChanges } from './data'
+import { EventsView } from './eventsview'
 import { clock, span } from './format'
 import { Period } from './header'
 import { LinesNote, Spark, useLines } from './sparkview'
@@ -12,8 +13,9 @@ interface Props {
   graph: Graph
   state: State
   change: Change
-  /** What of the server's data to show, as a query string, and how often to ask, in ms. */
+  /** What of the server's data to show, as a query string, its window alone, and how often to ask, in ms. */
   query: string
+  window: string
   period: number
 }
 
@@ -43,6 +45,7 @@ export function ChangesView(p: Props) {
       {data && missing(data) && <p class="note">Nothing was seen in the earlier time, so there is nothing to compare with.</p>}
       {data && !missing(data) && data.changes.length === 0 && <p class="note">Nothing changed by over a tenth.</p>}
       {data && !missing(data) && data.changes.length > 0 && <List {...p} of={data} />}
+      <EventsView query={p.window} period={p.period} />
     </div>
   )
 }

@@ -29,8 +29,8 @@ export interface ChartOf {
 }
 
 /** The request of a chart. */
-export function chartPath(of: ChartOf, numbers: string[], [from, to]: [number, number]): string {
-  const p = new URLSearchParams({ numbers: numbers.join(), from: String(from), to: String(to), points: String(POINTS) })
+export function chartPath(of: ChartOf, numbers: string[], [from, to]: [number, number], points = POINTS): string {
+  const p = new URLSearchParams({ numbers: numbers.join(), from: String(from), to: String(to), points: String(points) })
   for (const key of ['node', 'edge'] as const) if (of[key]) p.set(key, of[key])
   if (of.endpoint) p.set('endpoint', of.endpoint)
   if (of.by !== 'container') p.set('by', of.by)
@@ -48,13 +48,19 @@ interface Props {
   /** The greatest relative error of a quantile that is the middle of its bucket. */
   bound: number
   zoom: (from: number, to: number) => void
-  close: () => void
+  /** Absent where it cannot be closed. */
+  close?: () => void
+  /** Lines are parts of a whole: each is drawn on top of those before it. */
+  stacked?: boolean
+  /** How many points it has at most. */
+  points?: number
 }
 
 const COLOURS = ['--line-1', '--line-2']
+const PARTS = ['--part-0', '--part-1', '--part-2', '--part-3']
 
 /** A number over the range; dragging across it zooms the whole page into that time. */
-export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close }: Props) {
+export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close, stacked, points: most = POINTS }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | undefined>(undefined)
   const [loaded, set] = useState<{ of: string; data: Data }>()
@@ -62,8 +68,8 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
   const [tries, again] = useState(0)
   const zoomed = useRef(zoom)
   zoomed.current = zoom
-  const path = chartPath(of, lines.map((l) => l.number), range)
-  const key = chartPath(of, lines.map((l) => l.number), [0, 0])
+  const path = chartPath(of, lines.map((l) => l.number), range, most)
+  const key = chartPath(of, lines.map((l) => l.number), [0, 0], most)
   // What was read of another node is not of this one.
   const data = loaded?.of === key ? loaded.data : undefined
   const step = data?.step_seconds ?? 0
@@ -90,7 +96,11 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
     }
   }, [path, tries])
 
-  const values = (d: Data): uPlot.AlignedData => [d.times, ...lines.map((l) => drawable(d.lines[l.number] ?? d.times.map(() => null)))]
+  const own = useRef<(number | null)[][]>([])
+  const values = (d: Data): uPlot.AlignedData => {
+    own.current = lines.map((l) => [...drawable(d.lines[l.number] ?? d.times.map(() => null))])
+    return [d.times, ...(stacked ? stack(own.current) : own.current)]
+  }
   useEffect(() => {
     const element = box.current
     if (!element || !data) return
@@ -105,13 +115,15 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
           { value: (_, t) => (t == null ? '' : new Date(t * 1000).toLocaleTimeString('en-GB')) },
           ...lines.map((l, i) => ({
             label: l.name,
-            stroke: colour(COLOURS[i]!),
-            width: 1.8,
-            fill: lines.length === 1 ? colour('--line-fill') : undefined,
+            stroke: colour((stacked ? PARTS : COLOURS)[i]!),
+            width: stacked ? 1 : 1.8,
+            fill: stacked ? shade(colour(PARTS[i]!)) : lines.length === 1 ? colour('--line-fill') : undefined,
             points: { show: false },
-            value: (_: uPlot, v: number | null) => write(v),
+            value: (_: uPlot, v: number | null, __: number, at: number | null) => write(stacked && at !== null ? own.current[i]![at] : v),
           })),
         ],
+        // The colour of a part ends at the part below it.
+        bands: stacked ? lines.slice(1).map((_, i) => ({ series: [i + 2, i + 1] as [number, number] })) : [],
         axes: [
           { stroke: ink, grid, ticks: grid, font: '11px system-ui', values: (u, ts) => ts.map((t) => time(t, u.scales.x!.max! - u.scales.x!.min!)), space: 52 },
           { stroke: ink, grid, ticks: grid, font: '11px system-ui', size: 68, values: (_, vs) => vs.map((v) => (v === 0 ? '0' : unit === 'cores' ? digits(v) : format(v, unit))) },
@@ -157,7 +169,7 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
     <section class="chart" aria-label={`Chart of ${title}`}>
       <div class="chart-head">
         <h3>{title}</h3>
-        <button class="quiet" aria-label="Close the chart" onClick={close}>×</button>
+        {close && <button class="quiet" aria-label="Close the chart" onClick={close}>×</button>}
       </div>
       {error && <p class="inline-error" role="alert" data-chart-error>{data ? `It could not be read anew: ${error}` : error}</p>}
       {!data && !error && <p class="muted chart-empty">Reading…</p>}
@@ -165,7 +177,13 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
       <div class="plot" ref={box} data-points={points} />
       {data && <p class="muted small">One point per {span(step)}, each of that time. Drag across to zoom.</p>}
       {lines.some((l) => /[._]p\d+$/.test(l.number)) && <p class="muted small" data-bound>A point is off by at most ±{percent(bound)}.</p>}
-      {queries.map((q) => (
+      {stacked && queries.length > 0 && (
+        <details class="query">
+          <summary>PromQL</summary>
+          {queries.map((q) => <code key={q.name}>{`# ${q.name}\n${q.text}`}</code>)}
+        </details>
+      )}
+      {!stacked && queries.map((q) => (
         <details key={q.name} class="query">
           <summary>PromQL{queries.length > 1 ? ` · ${q.name}` : ''}</summary>
           <code>{q.text}</code>
@@ -174,6 +192,19 @@ export function Chart({ title, unit, of, lines, range, theme, bound, zoom, close
     </section>
   )
 }
+
+/** Each line on top of those before it; where one has no value none has. */
+export function stack(lines: (number | null)[][]): (number | null)[][] {
+  const whole = (lines[0] ?? []).map((_, i) => lines.every((l) => l[i] != null))
+  let sum: number[] = whole.map(() => 0)
+  return lines.map((l) => {
+    sum = sum.map((below, i) => below + (l[i] ?? 0))
+    return sum.map((v, i) => (whole[i] ? v : null))
+  })
+}
+
+/** A colour that lets the grid through. */
+const shade = (rgb: string): string => rgb.replace('rgb(', 'rgba(').replace(')', ', 0.45)')
 
 const percent = (v: number) => `${(v * 100).toFixed(1)} %`
 

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { authorization, tokenRefused } from './token'
-import type { Baseline, Changes, ContentionAnswer, Extent, Flight, Graph, Hosts, Matrix, PathAnswer, Recordings, Seconds, Services, Status } from './types'
+import type { Baseline, Changes, ContentionAnswer, Events, Extent, Flight, Graph, Hosts, Matrix, PathAnswer, Probe, Recordings, Seconds, Services, Status } from './types'
 
 const TIMEOUT = 25_000
 
@@ -88,6 +88,10 @@ export const useRecordings = () => usePoll<Recordings>('recordings', () => '/api
 export const useFlight = (key: string, path: () => string, period: number) => usePoll<Flight>(key, path, period)
 export const useLabelled = (key: string, path: () => string, period: number) => usePoll<Labelled>(key, path, period)
 export const useContention = (key: string, path: () => string, period: number) => usePoll<ContentionAnswer>(key, path, period)
+export const useEvents = (key: string, path: () => string, period: number) => usePoll<Events>(key, path, period)
+/** A chart that is read once. */
+export const useChart = (path: string) => usePoll<Chart>(path, () => path, 0)
+export const useProbes = (path: string) => usePoll<{ probes: Probe[] }>(path, () => path, 0)
 export const useStatus = () => usePoll<Status>('status', () => '/api/outsight/status', 15_000)
 
 /** Values at times; null where there is none. "+Inf" is a duration past the end of its histogram. */

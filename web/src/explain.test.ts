@@ -10,6 +10,7 @@ const graph = {
   numbers: {
     usage: [{ key: 'cpu_cores', title: 'CPU', unit: 'cores', query: 'sum(rate(cpu{$match}[$window]))' }],
     side: [{ key: 'p99', title: 'p99', unit: 's', query: 'histogram_quantile(0.99, sum(rate(d{$match}[$window])))' }],
+    ends: [{ key: 'loss_ratio', title: 'Lost both ways', unit: 'ratio', query: 'a{$match,side="client"} / b{$match}' }],
     endpoint: [{ key: 'requests_per_second', title: 'Requests', unit: '/s', query: 'sum(rate(r{$match}[$window]))' }],
   },
   matches: { a: { usage: 'id="a"', served: 'server_id="a",side="server"', called: '' } }, edge_matches: { 'a>b': 'client_id="a"' },
@@ -25,6 +26,10 @@ describe('an explanation', () => {
     expect(explainNumber(graph, 'served.p99', node)!.error).toBe('at most ±1.1 %; ±2.2 % by PromQL, which interpolates')
     expect(errorOf({ key: 'memory_bytes', unit: 'B' }, 'usage', 0.011)).toMatch(/level/)
     expect(errorOf({ key: 'mean', unit: 's' }, 'client', 0.011)).toMatch(/^none/)
+  })
+  it('is of both ends together, with the sides in its query', () => {
+    const both = { ...edge, network: { loss_ratio: 0.02 } } as Edge
+    expect(explainNumber(graph, 'ends.loss_ratio', undefined, both)).toMatchObject({ value: '2.00 %', query: 'a{client_id="a",side="client"} / b{client_id="a"}', error: 'none: counted, not sampled' })
   })
   it('is of the side that counted, with what that side has seen', () => {
     const e = explainNumber(graph, 'client.p99', undefined, edge)!

@@ -1,5 +1,6 @@
 import { clock, floorPercent, format, missing, span } from './format'
-import { SIDE_MEANING, USAGE_MEANING } from './numbers'
+import { endsOf } from './matrix'
+import { ENDS_MEANING, SIDE_MEANING, USAGE_MEANING } from './numbers'
 import type { Completeness, Edge, Graph, Node, NumberInfo, Seconds } from './types'
 
 // What is said of a number to who points at it: what it is, how it is computed, how far it holds.
@@ -30,6 +31,8 @@ export const linesOf = (e: Explanation): [string, string][] =>
 export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number): string {
   const percent = (v: number) => `${(v * 100).toFixed(1)} %`
   if (/(^|_)p\d+$/.test(n.key)) return `at most ±${percent(bound)}; ±${percent((1 + bound) ** 2 - 1)} by PromQL, which interpolates`
+  if (n.key === 'network_seconds') return `each p50 at most ±${percent(bound)}: a small difference of large numbers is uncertain`
+  if (scope === 'ends' && n.unit === 's') return 'none of the mean: a sum over a count, both exact, of the packets that were timed'
   if (/^(mean|jitter|network_jitter|rtt_min)$/.test(n.key)) return 'none: a sum over a count, both exact'
   if (scope === 'usage' && /bytes$|threads$|quota/.test(n.key) && !/network|disk/.test(n.key)) return 'none: a level, read from the kernel’s files each second'
   return 'none: counted, not sampled'
@@ -56,13 +59,13 @@ const valueOf = (of: unknown, key: string): Seconds | undefined => (of as Record
 /** The explanation of a number of a node ("usage.cpu_cores") or of an edge ("client.p99"). */
 export function explainNumber(g: Graph, path: string, node?: Node, edge?: Edge): Explanation | undefined {
   const [scope, key] = path.split('.') as [string, string]
-  const n = (scope === 'usage' ? g.numbers.usage : g.numbers.side).find((n) => n.key === key)
-  const of = scope === 'client' ? edge?.client_side : scope === 'server' ? edge?.server_side : scope === 'usage' ? node?.usage : scope === 'served' ? node?.served : node?.called
+  const n = (scope === 'usage' ? g.numbers.usage : scope === 'ends' ? g.numbers.ends : g.numbers.side).find((n) => n.key === key)
+  const of = scope === 'ends' ? edge && endsOf(edge) : scope === 'client' ? edge?.client_side : scope === 'server' ? edge?.server_side : scope === 'usage' ? node?.usage : scope === 'served' ? node?.served : node?.called
   if (!n || (!node && !edge)) return undefined
   const known = edge && g.edge_matches[edge.id]
-  const match = edge ? known && `${known},side="${scope}"` : (g.matches[node!.id] as Record<string, string> | undefined)?.[scope]
+  const match = edge ? known && (scope === 'ends' ? known : `${known},side="${scope}"`) : (g.matches[node!.id] as Record<string, string> | undefined)?.[scope]
   const share = edge && (of as { completeness?: number } | undefined)?.completeness
-  const words = scope === 'usage' ? USAGE_MEANING[key] : SIDE_MEANING[key]
+  const words = (scope === 'usage' ? USAGE_MEANING : scope === 'ends' ? ENDS_MEANING : SIDE_MEANING)[key]
   return {
     title: `${n.title}${edge ? '' : ` · ${node!.name}`}`,
     value: format(valueOf(of, key), n.unit),

@@ -89,6 +89,21 @@ export const probesOf = (h: HostRow, all: Probe[]): Probe[] =>
 /** The host at the other end. */
 export const otherEnd = (h: HostRow, p: Probe): string => (p.from === h.name ? p.to : p.from)
 
+/** What was measured, one by one; there is from the host that sends. What was not measured is left out. */
+export function probeFacts(p: Probe): [name: string, text: string][] {
+  const facts: [string, string | undefined][] = [
+    ['Sent by', p.running ? `${p.from}, each ${duration(p.interval_seconds)}` : `${p.from}, ended`],
+    ['Round trip p50', p.round_trip && duration(p.round_trip.p50)],
+    ['Round trip p99', p.round_trip && duration(p.round_trip.p99)],
+    ['Jitter', p.jitter_seconds === undefined ? undefined : duration(p.jitter_seconds)],
+    ['Lost', p.loss_ratio === undefined ? undefined : `${format(p.lost, '')} of ${format(p.sent, '')} (${digits(p.loss_ratio * 100)} %)`],
+    ['Lost there, back', p.lost > 0 ? `${format(p.lost_there, '')}, ${format(p.lost_back, '')}` : undefined],
+    [`One way to ${p.to}, p50`, p.there && `${duration(p.there.p50)} ± ${duration(p.clock_error_seconds)}`],
+    [`One way to ${p.from}, p50`, p.back && `${duration(p.back.p50)} ± ${duration(p.clock_error_seconds)}`],
+  ]
+  return facts.filter((f): f is [string, string] => f[1] !== undefined)
+}
+
 /** What was measured, in words. */
 export function probeText(p: Probe): { text: string; bad: boolean } {
   if (p.running && !p.answered && p.lost > 0) return { text: 'not answered', bad: true }

@@ -5,7 +5,7 @@ import { bytes, digits, duration, format } from './format'
 import { keysOn } from './keys'
 import { place, type Options } from './layout'
 import { drawnOf, foundBy, saidOf } from './many'
-import { coloursOf, numberOf, scaleOf as coloursBetween, STEPS } from './matrix'
+import { choicesOf, numberOf, scaleOf as coloursBetween, STEPS } from './matrix'
 import { Legend as ColourLegend } from './matrixview'
 import { edgeOf, nodeOf, short, type Change, type State } from './state'
 import { fit, textWidth, useWidth } from './text'
@@ -65,7 +65,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
   const ends = (e: Edge) => [names.get(e.client), names.get(e.server)] as const
   const choose = (part: Partial<State>) => change({ node: undefined, edge: undefined, status: undefined, chart: undefined, ...part })
   // Edges are coloured by a number, or else by how much slower they are than usual.
-  const shown = coloursOf(graph).flatMap((group) => group.numbers).find((n) => n.key === state.colour)
+  const shown = choicesOf(graph).flatMap((group) => group.numbers).find((n) => n.key === state.colour)
   const colours = shown && coloursBetween(edges.filter((e) => e.client !== e.server).map((e) => numberOf(e, shown)).filter((v) => v !== undefined))
   const heat = (e: Edge) => {
     if (!shown || !colours) return paces.get(e.id)?.heat ?? 'calm'

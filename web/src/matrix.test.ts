@@ -1,15 +1,26 @@
 import { describe, expect, it } from 'vitest'
-import { askedOf, choiceOf, choicesOf, frameOf, NAME, next, numberOf, scaleOf, steady, STEPS, textOf, TURN, valueOf } from './matrix'
+import { askedOf, cellChoicesOf, choiceOf, choicesOf, frameOf, NAME, next, numberOf, scaleOf, steady, STEPS, textOf, TURN, valueOf } from './matrix'
 import type { Edge, Graph, Matrix, MatrixCell, NumberInfo, Seconds } from './types'
 
 const cell = (row: number, column: number, numbers: Record<string, Seconds> = {}): MatrixCell => ({ row, column, edges: [`${row}>${column}`], edge_count: 1, numbers })
 const p99: NumberInfo = { key: 'p99', title: 'p99', unit: 's', query: '' }
 const rate: NumberInfo = { key: 'transactions_per_second', title: 'Requests', unit: '/s', query: '' }
-const graph = { numbers: { side: [rate, p99, { ...rate, key: 'brand_new', title: 'Brand new' }] } } as unknown as Graph
+const loss: NumberInfo = { key: 'loss_ratio', title: 'Lost both ways', unit: 'ratio', query: '' }
+const graph = {
+  numbers: {
+    side: [rate, p99, { ...rate, key: 'brand_new', title: 'Brand new' }],
+    ends: [{ ...p99, key: 'delay_there_p50' }, loss, { ...p99, key: 'server_seconds' }],
+    probe: [{ ...p99, key: 'probe_jitter' }],
+  },
+} as unknown as Graph
 
 it('offers what the registry has, also what this page does not know yet', () => {
   expect(choicesOf(graph).map((group) => [group.title, group.numbers.map((n) => n.key)])).toEqual([
-    ['Traffic', ['bytes_per_second', 'bytes']], ['Requests', ['transactions_per_second']], ['Latency', ['p99']], ['Others', ['brand_new']]])
+    ['Traffic', ['bytes_per_second', 'bytes']], ['Requests', ['transactions_per_second']], ['Latency', ['p99']],
+    ['Between the ends', ['delay_there_p50', 'loss_ratio']], ['Where the time goes', ['server_seconds']], ['Others', ['brand_new']]])
+  expect(cellChoicesOf(graph, 'container')).toEqual(choicesOf(graph))
+  expect(cellChoicesOf(graph, 'host').at(-1)).toMatchObject({ title: 'Measured between the hosts', numbers: [{ key: 'probe_jitter' }] })
+  expect([choiceOf(graph, 'probe_jitter', 'host').key, choiceOf(graph, 'probe_jitter', 'pod').key]).toEqual(['probe_jitter', 'bytes_per_second'])
   expect([choiceOf(graph, 'p99').key, choiceOf(graph, 'gone').key]).toEqual(['p99', 'bytes_per_second'])
   expect([askedOf('p99'), askedOf('jitter')]).toEqual(['p99,bytes_per_second,transactions_per_second', 'jitter,bytes_per_second,transactions_per_second,p99'])
 })
@@ -19,6 +30,9 @@ it('reads the number of an edge of the map', () => {
   const of = (key: string, unit: NumberInfo['unit']) => numberOf(e, { key, title: '', unit, query: '' })
   expect([of('bytes', 'B'), of('bytes_per_second', 'B/s'), of('p99', 's'), of('jitter', 's')]).toEqual([7, 1, 0, undefined])
   expect(numberOf({} as Edge, p99)).toBeUndefined()
+  const both = { split: { server_seconds: 3 }, network: { delay_there_p50: '+Inf', loss_ratio: 0 } } as unknown as Edge
+  expect(['server_seconds', 'delay_there_p50', 'network_seconds'].map((key) => numberOf(both, { ...p99, key }))).toEqual([3, '+Inf', undefined])
+  expect([numberOf(both, loss), numberOf({} as Edge, loss)]).toEqual([0, undefined])
 })
 
 describe('the scale of a heat map', () => {
@@ -29,6 +43,7 @@ describe('the scale of a heat map', () => {
   })
   it('has an answer for nothing, for one value, and for what is past a histogram', () => {
     expect(scaleOf([]).step(0)).toBe(0)
+    expect([scaleOf([0, 0]).step(0), scaleOf([0, 0.1]).step(0), scaleOf([0, 0.1]).step(0.1)]).toEqual([0, 0, STEPS - 1])
     expect(scaleOf([0.003]).step(0.003)).toBe(STEPS - 1)
     const s = scaleOf([0.001, '+Inf', 0.1])
     expect(['+Inf' as const, 0, 0.1].map(s.step)).toEqual([STEPS - 1, 0, STEPS - 1])
@@ -41,6 +56,8 @@ describe('a cell', () => {
     expect(valueOf({ transactions_per_second: 0 }, rate)).toBeUndefined()
     expect(valueOf({ p99: 0 }, p99)).toBe(0)
     expect(valueOf({}, p99)).toBeUndefined()
+    // That nothing was lost was measured; that nothing is known of it is no 0.
+    expect([valueOf({ loss_ratio: 0 }, loss), valueOf({}, loss)]).toEqual([0, undefined])
   })
   it('says what is shown, and what else is known', () => {
     expect(textOf({ bytes_per_second: 1200, transactions_per_second: 12, p99: 0.0031 }, p99)).toBe('p99 3.10 ms · 1.20 kB/s · 12.0/s requests')

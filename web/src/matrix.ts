@@ -1,6 +1,7 @@
 import { asNumber } from './data'
 import { format, NONE } from './format'
-import { SIDE_GROUPS, SIDE_MEANING } from './numbers'
+import { ENDS_GROUPS, ENDS_MEANING, PROBE_GROUPS, SIDE_GROUPS, SIDE_MEANING } from './numbers'
+import type { Grouping } from './state'
 import { best, bytesPerSecond, type Edge, type Graph, type Matrix, type MatrixCell, type NumberInfo, type Seconds } from './types'
 
 // What a matrix is drawn from: values, a logarithmic scale of colours, and a frame.
@@ -11,34 +12,40 @@ const BOTH: NumberInfo[] = [
   { key: 'bytes', title: 'Bytes both ways in all', unit: 'B', query: '' },
 ]
 
+type Choices = { title: string; numbers: NumberInfo[] }[]
+
 /** The numbers that edges can be coloured by, under the headings of the panel. */
-export function choicesOf(g: Graph): { title: string; numbers: NumberInfo[] }[] {
-  const groups = SIDE_GROUPS.map(([title, keys]) => ({ title, numbers: keys.flatMap((k) => g.numbers.side.filter((n) => n.key === k)) }))
+export function choicesOf(g: Graph): Choices {
+  const all = [...g.numbers.side, ...g.numbers.ends]
+  const groups = grouped([...SIDE_GROUPS, ...ENDS_GROUPS], all)
   const known = new Set(groups.flatMap((group) => group.numbers))
-  groups.push({ title: 'Others', numbers: g.numbers.side.filter((n) => !known.has(n)) })
+  groups.push({ title: 'Others', numbers: all.filter((n) => !known.has(n)) })
   return [{ title: 'Traffic', numbers: BOTH }, ...groups].filter((group) => group.numbers.length > 0)
 }
 
-/** What the map has of an edge besides: the time between its ends. */
-const NETWORK: NumberInfo = { key: 'network_seconds', title: 'Network time (p50)', unit: 's', query: '' }
+const grouped = (groups: [string, string[]][], of: NumberInfo[]): Choices => groups.map(([title, keys]) => ({ title, numbers: keys.flatMap((k) => of.filter((n) => n.key === k)) }))
 
-/** The numbers that the map's edges can be coloured by. */
-export const coloursOf = (g: Graph): ReturnType<typeof choicesOf> => [...choicesOf(g), { title: 'Network', numbers: [NETWORK] }]
+/** Those that a matrix can show: of two hosts also what is measured between them. */
+export const cellChoicesOf = (g: Graph, by: Grouping): Choices => [...choicesOf(g), ...(by === 'host' ? grouped(PROBE_GROUPS, g.numbers.probe) : [])]
+
+/** What is known of both ends of an edge together, by the keys of numbers. */
+export const endsOf = (e: Edge): Record<string, Seconds | undefined> => ({ network_seconds: e.network_seconds, ...e.split, ...e.network })
 
 /** The number of an edge; undefined where there is none. */
 export function numberOf(e: Edge, n: NumberInfo): Seconds | undefined {
   const s = best(e)
-  if (n === NETWORK) return e.network_seconds === undefined ? undefined : Math.max(0, e.network_seconds)
+  // It is the difference of two percentiles.
+  if (n.key === 'network_seconds') return e.network_seconds === undefined ? undefined : Math.max(0, e.network_seconds)
   if (n.key === 'bytes_per_second') return bytesPerSecond(s) || undefined
   if (n.key === 'bytes') return (s?.request_bytes ?? 0) + (s?.response_bytes ?? 0) || undefined
-  return s && valueOf(s as unknown as Record<string, Seconds>, n)
+  return valueOf({ ...s, ...endsOf(e) }, n)
 }
 
 /** The number with a key; bytes both ways where there is none. */
-export const choiceOf = (g: Graph, key: string): NumberInfo => choicesOf(g).flatMap((group) => group.numbers).find((n) => n.key === key) ?? BOTH[0]!
+export const choiceOf = (g: Graph, key: string, by: Grouping = 'container'): NumberInfo => cellChoicesOf(g, by).flatMap((group) => group.numbers).find((n) => n.key === key) ?? BOTH[0]!
 
 /** What a number means, where its title does not say it. */
-export const meaningOf = (key: string): string => SIDE_MEANING[key] ?? (key.startsWith('bytes') ? 'Bytes of requests and of replies' : '')
+export const meaningOf = (key: string): string => SIDE_MEANING[key] ?? ENDS_MEANING[key] ?? (key.startsWith('bytes') ? 'Bytes of requests and of replies' : '')
 
 /** What is asked of the server beside the number that is shown: what a cell says of itself. */
 const TOLD: [key: string, unit: NumberInfo['unit'], what: string][] = [['bytes_per_second', 'B/s', ''], ['transactions_per_second', '/s', ' requests'], ['p99', 's', 'p99 ']]
@@ -46,12 +53,18 @@ const TOLD: [key: string, unit: NumberInfo['unit'], what: string][] = [['bytes_p
 /** The keys of the numbers to ask for. */
 export const askedOf = (key: string): string => [...new Set([key, ...TOLD.map(([key]) => key)])].join()
 
+/** Numbers that are only there where they were measured: 0 is a value. */
+const MEASURED = new Set([...ENDS_GROUPS, ...PROBE_GROUPS].flatMap(([, keys]) => keys))
+
 /** The value of a cell or a sum; undefined where there is none, or nothing happened. */
-export function valueOf(numbers: Record<string, Seconds>, n: Pick<NumberInfo, 'key' | 'unit'>): Seconds | undefined {
+export function valueOf(numbers: Record<string, Seconds | undefined>, n: Pick<NumberInfo, 'key' | 'unit'>): Seconds | undefined {
   const v = numbers[n.key]
   // A duration of 0 is one that is too short to measure.
-  return v === 0 && n.unit !== 's' ? undefined : v
+  return v === 0 && n.unit !== 's' && !MEASURED.has(n.key) ? undefined : v
 }
+
+/** What an edge of a cell that has several is called: they differ by the transport. */
+export const transportOf = (edge: string): string => (edge.endsWith('/udp') ? 'UDP' : 'TCP')
 
 /** The matrix with its rows and columns in an earlier order, if they are the same ones. */
 export function steady(m: Matrix, before?: Matrix): Matrix {
@@ -74,17 +87,17 @@ export interface Scale {
   step: (v: Seconds) => number
 }
 
-/** A logarithmic scale over all values that are above 0 and finite. */
+/** A logarithmic scale over all values that are above 0 and finite; 0 has the colour of the lowest. */
 export function scaleOf(values: Seconds[]): Scale {
   const known = values.map(asNumber).filter((v) => v > 0 && Number.isFinite(v))
-  const low = known.length ? Math.min(...known) : 1
-  const high = known.length ? Math.max(...known) : 1
+  const low = known.length ? Math.min(...known) : 0
+  const high = known.length ? Math.max(...known) : 0
   return {
     low,
     high,
     step: (value) => {
       const v = asNumber(value)
-      if (v >= high) return STEPS - 1
+      if (v >= high && v > 0) return STEPS - 1
       if (!(v > low)) return 0
       return Math.min(STEPS - 1, Math.floor((Math.log(v / low) / Math.log(high / low)) * STEPS))
     },

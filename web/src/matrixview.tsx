@@ -1,7 +1,7 @@
-import { useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useMatrix } from './data'
 import { format } from './format'
-import { askedOf, choiceOf, frameOf, meaningOf, NAME, next, scaleOf, steady, STEPS, textOf, TURN, valueOf, type Frame, type Scale } from './matrix'
+import { askedOf, choiceOf, frameOf, meaningOf, NAME, next, numberOf, scaleOf, steady, STEPS, textOf, transportOf, TURN, valueOf, type Frame, type Scale } from './matrix'
 import { edgeOf, short, type Change, type State } from './state'
 import { fit, useWidth } from './text'
 import type { Graph, Matrix, MatrixCell, MatrixEnd, NumberInfo } from './types'
@@ -19,7 +19,7 @@ interface Props {
 export function MatrixView({ graph, state, change, query, period }: Props) {
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame)
-  const shown = choiceOf(graph, state.quantity)
+  const shown = choiceOf(graph, state.quantity, state.by)
   const asked = `${query}&numbers=${askedOf(shown.key)}`
   const matrix = useMatrix(asked, () => `/api/outsight/matrix?${asked}`, period)
   // Ends come busiest first; while they are the same ones, rows and columns stay where they are.
@@ -30,7 +30,15 @@ export function MatrixView({ graph, state, change, query, period }: Props) {
   const chosen = edgeOf(graph, state.edge)
   const at = m?.cells.find((c) => c.row === pointed?.[0] && c.column === pointed[1])
   const scale = useMemo(() => scaleOf((m?.cells ?? []).map((c) => valueOf(c.numbers, shown)).filter((v) => v !== undefined)), [m, shown.key])
-  const choose = (c: MatrixCell) => open(c) && change({ edge: short(c.edges[0]!), node: undefined, status: undefined, chart: undefined })
+  // A cell of several edges asks which one.
+  const [asking, ask] = useState<[row: number, column: number]>()
+  useEffect(() => ask(undefined), [state.by])
+  const several = m?.cells.find((c) => c.row === asking?.[0] && c.column === asking[1])
+  const go = (edge: string) => {
+    ask(undefined)
+    change({ edge: short(edge), node: undefined, status: undefined, chart: undefined })
+  }
+  const choose = (c: MatrixCell) => open(c) && (c.edges.length > 1 ? ask([c.row, c.column]) : go(c.edges[0]!))
   const open = (c: MatrixCell) => m !== undefined && m.rows[c.row]!.id !== '' && m.columns[c.column]!.id !== ''
   return (
     <div class="heat">
@@ -42,13 +50,18 @@ export function MatrixView({ graph, state, change, query, period }: Props) {
           <Cells matrix={m} shown={shown} scale={scale} frame={frameOf(m.rows.length, m.columns.length, width - 4)} chosen={chosen?.id} pointed={at} point={(c) => point(c && [c.row, c.column])} opens={open} choose={choose} />
         )}
       </div>
+      {m && several && frame.current && (
+        <Which at={placeOf(several, frameOf(m.rows.length, m.columns.length, width - 4), frame.current)} name={`${m.rows[several.row]!.name} → ${m.columns[several.column]!.name}`} close={() => ask(undefined)}
+          edges={several.edges.map((id) => ({ id, text: textOfEdge(graph, id, shown) }))} choose={go} />
+      )}
       {m && m.cells.length > 0 && (
         <div class="map-foot">
           <p class="told" aria-live="polite" data-told>
             {at ? (
               <>
                 <strong>{m.rows[at.row]!.name} → {m.columns[at.column]!.name}</strong> {textOf(at.numbers, shown)}
-                <span class="muted"> · all of {m.rows[at.row]!.name}: {format(m.rows[at.row]!.sum[shown.key], shown.unit)} · all to {m.columns[at.column]!.name}: {format(m.columns[at.column]!.sum[shown.key], shown.unit)}</span>
+                {m.rows[at.row]!.sum[shown.key] !== undefined && <span class="muted"> · all of {m.rows[at.row]!.name}: {format(m.rows[at.row]!.sum[shown.key], shown.unit)}</span>}
+                {m.columns[at.column]!.sum[shown.key] !== undefined && <span class="muted"> · all to {m.columns[at.column]!.name}: {format(m.columns[at.column]!.sum[shown.key], shown.unit)}</span>}
               </>
             ) : (
               <span class="muted" data-total>Rows are clients, columns are servers. All together: {textOf(m.total, shown)}</span>
@@ -60,6 +73,10 @@ export function MatrixView({ graph, state, change, query, period }: Props) {
     </div>
   )
 }
+
+/** How wide the question about a cell is at most, and what is around the picture, in px; style.css has the same. */
+const WHICH = 300
+const MARGIN = { left: 8, top: 10 }
 
 interface CellsProps {
   matrix: Matrix
@@ -131,6 +148,55 @@ function Cells({ matrix: m, shown, scale, frame: f, chosen, pointed, point, open
   )
 }
 
+/** Where the question about a cell is: below it, in the part of the matrix that is seen. */
+function placeOf(c: MatrixCell, f: Frame, box: HTMLElement): { left: string; top: string } {
+  const left = f.left + c.column * f.cell.width + MARGIN.left - box.scrollLeft
+  return { left: `${Math.max(0, Math.min(left, box.clientWidth - WHICH))}px`, top: `${box.offsetTop + f.top + (c.row + 1) * f.cell.height + MARGIN.top}px` }
+}
+
+/** An edge of a cell that has several. */
+function textOfEdge(graph: Graph, id: string, shown: NumberInfo): string {
+  const e = graph.edges.find((e) => e.id === id)
+  return e ? `${transportOf(id)} · ${shown.title} ${format(numberOf(e, shown), shown.unit)}` : transportOf(id)
+}
+
+interface WhichProps {
+  at: { left: string; top: string }
+  /** The ends. */
+  name: string
+  edges: { id: string; text: string }[]
+  choose: (edge: string) => void
+  close: () => void
+}
+
+/** Asks which edge of a cell is meant. */
+function Which({ at, name, edges, choose, close }: WhichProps) {
+  const box = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    const opener = document.activeElement
+    box.current?.querySelector('button')?.focus()
+    const outside = (e: PointerEvent) => !box.current?.contains(e.target as Node | null) && close()
+    const press = (e: KeyboardEvent) => {
+      if (e.key !== 'Escape') return
+      e.stopPropagation()
+      close()
+      if (opener instanceof SVGElement) opener.focus()
+    }
+    addEventListener('pointerdown', outside)
+    addEventListener('keydown', press, true)
+    return () => {
+      removeEventListener('pointerdown', outside)
+      removeEventListener('keydown', press, true)
+    }
+  }, [name])
+  return (
+    <div class="which" ref={box} style={at} role="group" aria-label={`Edges from ${name}`} data-which>
+      <span class="muted small">{name}</span>
+      {edges.map((e) => <button key={e.id} data-edge={e.id} onClick={() => choose(e.id)}>{e.text}</button>)}
+    </div>
+  )
+}
+
 interface LegendProps {
   shown: NumberInfo
   scale: Scale
@@ -143,13 +209,14 @@ export function Legend({ shown, scale, none }: LegendProps) {
   return (
     <p class="heat-legend" data-legend title={meaningOf(shown.key) || undefined}>
       <span>{shown.title}, logarithmic:</span>
-      <span>
+      {scale.high === 0 && <span>nothing above 0</span>}
+      {scale.high > 0 && <span>
         {format(scale.low, shown.unit)}{' '}
         <svg width={STEPS * 18} height="12" aria-hidden="true">
           {Array.from({ length: STEPS }, (_, i) => <rect key={i} class={`heat-cell step-${i}`} x={i * 18} y="0" width="18" height="12" />)}
         </svg>{' '}
         {format(scale.high, shown.unit)}
-      </span>
+      </span>}
       {none && <span><svg width="14" height="12" aria-hidden="true"><rect class="heat-cell none" x="0.500" y="0.500" width="13" height="11" rx="2" /></svg> no value</span>}
     </p>
   )

@@ -115,6 +115,17 @@ export const SIDE_GROUPS: [string, string[]][] = [
   ['Completeness', ['unseen_bytes', 'lost_transactions']],
 ]
 
+/** The numbers of both ends of an edge together by the headings of the page, in the order in which people ask for them. */
+export const ENDS_GROUPS: [string, string[]][] = [
+  ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio']],
+  ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds']],
+]
+
+/** The numbers of what is measured between two hosts by the headings of the page, in the order in which people ask for them. */
+export const PROBE_GROUPS: [string, string[]][] = [
+  ['Measured between the hosts', ['probe_round_trip_p50', 'probe_round_trip_p99', 'probe_delay_there_p50', 'probe_delay_there_p99', 'probe_delay_back_p50', 'probe_delay_back_p99', 'probe_jitter', 'probe_loss_ratio', 'probe_lost_there', 'probe_lost_back']],
+]
+
 /** What a number means, in plain words, where its title does not say it. */
 export const USAGE_MEANING: Record<string, string> = {
   cpu_cores: 'CPUs kept busy, by threads that still run too',
@@ -183,10 +194,38 @@ export const SIDE_MEANING: Record<string, string> = {
 }
 
 /** What a number means, in plain words, where its title does not say it. */
+export const ENDS_MEANING: Record<string, string> = {
+  network_seconds: 'By how much the median that the client waits is longer than that which the server takes',
+  delay_there_p50: 'Time of a packet on its way to the server',
+  delay_there_p99: 'Time of a packet on its way to the server',
+  delay_back_p50: 'Time of a packet on its way to the client',
+  delay_back_p99: 'Time of a packet on its way to the client',
+  jitter_there: 'By how much the delay of a packet to the server differs from that of the one before, on average',
+  jitter_back: 'By how much the delay of a packet to the client differs from that of the one before, on average',
+  lost_there: 'Packets that the client sent and that did not arrive; of ends on one host',
+  lost_back: 'Packets that the server sent and that did not arrive; of ends on one host',
+  loss_ratio: 'Share of the packets that were sent, in both directions, and did not arrive; of ends on one host',
+  client_seconds: 'Until the request is sent, and from the arrival of the reply until it is read; on average',
+  network_there_seconds: 'A packet on its way to the server, on average',
+  server_seconds: 'From the arrival of the request in the server’s socket to the first byte of the reply, on average',
+  network_back_seconds: 'A packet on its way to the client, on average',
+  probe_round_trip_p50: 'Of measuring packets between the two hosts, from interface to interface',
+  probe_round_trip_p99: 'Of measuring packets between the two hosts, from interface to interface',
+  probe_delay_there_p50: 'Of measuring packets to the server’s host; where time daemons keep the clocks of both',
+  probe_delay_there_p99: 'Of measuring packets to the server’s host; where time daemons keep the clocks of both',
+  probe_delay_back_p50: 'Of measuring packets to the client’s host; where time daemons keep the clocks of both',
+  probe_delay_back_p99: 'Of measuring packets to the client’s host; where time daemons keep the clocks of both',
+  probe_jitter: 'By how much two consecutive round trips differ, on average',
+  probe_loss_ratio: 'Share of measuring packets that were not answered within a second',
+  probe_lost_there: 'Measuring packets that were lost on the way to the server’s host',
+  probe_lost_back: 'Measuring packets that were lost on the way to the client’s host',
+}
+
+/** What a number means, in plain words, where its title does not say it. */
 export const HOST_MEANING: Record<string, string> = {
   memory_available_bytes: 'What programs could get without swapping: memory that is free, and caches that can be reclaimed',
   agent_read_seconds: 'Time that the agent’s last reading of all counters took',
 }
 
-/** The numbers of a side of which more is worse. */
-export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'network_reordered', 'network_duplicated', 'network_repeated', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes'])
+/** The numbers of edges of which more is worse. */
+export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'network_reordered', 'network_duplicated', 'network_repeated', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes', 'lost_there', 'lost_back', 'loss_ratio', 'probe_loss_ratio', 'probe_lost_there', 'probe_lost_back'])

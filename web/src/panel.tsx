@@ -2,16 +2,18 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Chart, type ChartLine } from './chart'
 import { Contention } from './contentionview'
-import type { Loaded } from './data'
+import { useProbes, type Loaded } from './data'
 import { Endpoints, endpointChart } from './endpoints'
 import { windowOf } from './explain'
 import { countedOf, factsOf, numberOf, pairing, seen, trouble, unsure } from './facts'
 import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
 import { Middle } from './middle'
-import { SIDE_MEANING, USAGE_GROUPS } from './numbers'
+import { probeFacts } from './hosts'
+import { endsOf } from './matrix'
+import { ENDS_GROUPS, ENDS_MEANING, SIDE_MEANING, USAGE_GROUPS } from './numbers'
 import { hostsOf } from './spark'
-import { SplitView } from './splitview'
+import { lostText, SplitView } from './splitview'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import { paceOf, paceText, usualOf } from './usual'
@@ -99,11 +101,12 @@ function Value({ value, unit, path, state, change, strong }: { value: Seconds | 
 function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }: Props & { graph: Graph; edge: Edge }) {
   const name = (id: string) => graph.nodes.find((n) => n.id === id)?.name ?? id
   const [scope, key] = (state.chart ?? '').split('.') as [string, string]
-  const info = graph.numbers.side.find((n) => n.key === key)
+  const info = (scope === 'ends' ? graph.numbers.ends : graph.numbers.side).find((n) => n.key === key)
   const match = graph.edge_matches[edge.id]
   const sides = (['client', 'server'] as const).filter((s) => (s === 'client' ? edge.client_side : edge.server_side))
-  const lines: ChartLine[] = info && (scope === 'client' || scope === 'server')
-    ? sides.map((s) => ({ name: `${s} side`, number: `${s}.${key}`, query: match && info.query.replaceAll('$match', `${match},side="${s}"`) })) : []
+  const lines: ChartLine[] = info && scope === 'ends' ? [{ name: info.title, number: `ends.${key}`, query: match && info.query.replaceAll('$match', match) }]
+    : info && (scope === 'client' || scope === 'server') ? sides.map((s) => ({ name: `${s} side`, number: `${s}.${key}`, query: match && info.query.replaceAll('$match', `${match},side="${s}"`) }))
+    : []
   const s = best(edge)
   const facts = factsOf(edge, graph.numbers.side)
   const side = edge.client_side ? 'client' : 'server'
@@ -131,7 +134,9 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
       {pace.quantile && <p class={`state ${pace.heat === 'calm' ? 'good' : pace.heat}`} data-pace={pace.heat}>{paceText(pace, baseline)}.</p>}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
-      {edge.split && <SplitView split={edge.split} />}
+      {edge.split && <SplitView split={edge.split} of={of} numbers={graph.numbers.ends} match={match} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} />}
+      <Between graph={graph} edge={edge} state={state} change={change} />
+      {client?.host && server?.host && client.host !== server.host && <HostsBetween from={client.host} to={server.host} range={range} />}
       {server && <Contention key={server.id} graph={graph} node={server} state={state} change={change} />}
       <Endpoints edge={edge} state={state} change={change} />
       <table class="sides" data-of={edge.id}>
@@ -155,6 +160,42 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
       <p class="muted small">On the client a transaction lasts from the first byte sent to the last byte received, on the server from the first byte received to the last byte sent.</p>
       <Worth graph={graph} range={range} />
     </>
+  )
+}
+
+/** What both ends of an edge tell together of the network between them. */
+function Between({ graph, edge, state, change }: { graph: Graph; edge: Edge; state: State; change: Change }) {
+  const [title, keys] = ENDS_GROUPS[0]!
+  const ends = endsOf(edge)
+  const rows = graph.numbers.ends.filter((n) => keys.includes(n.key) && n.key !== 'network_seconds' && ends[n.key] !== undefined)
+  const lost = lostText(edge)
+  if (rows.length === 0) return null
+  return (
+    <section class="group" data-between data-of={edge.id}>
+      <h3>{title}</h3>
+      <dl class="numbers">
+        {rows.map((n) => <div key={n.key}><dt title={ENDS_MEANING[n.key]}>{n.title}</dt><dd><Value value={ends[n.key]} unit={n.unit} path={`ends.${n.key}`} state={state} change={change} /></dd></div>)}
+      </dl>
+      {lost && <p class="muted small">{lost}</p>}
+    </section>
+  )
+}
+
+/** What agents measured of the network between the hosts of an edge. */
+function HostsBetween({ from, to, range }: { from: string; to: string; range: [number, number] }) {
+  const { data, error } = useProbes(`/api/outsight/probes?${new URLSearchParams([['from', String(range[0])], ['to', String(range[1])], ['host', from], ['host', to]])}`)
+  return (
+    <section class="group" data-hosts-between>
+      <h3>Between the hosts <span class="muted">· {from} and {to}</span></h3>
+      {error && <p class="inline-error" role="alert">{error}</p>}
+      {!data && !error && <p class="muted small">Reading…</p>}
+      {data?.probes.length === 0 && <p class="muted small">The network between them was not measured in this time.</p>}
+      {data?.probes.map((p) => (
+        <dl key={`${p.from} ${p.dscp}`} class="numbers" data-probe={p.from}>
+          {probeFacts(p).map(([name, text]) => <div key={name}><dt>{name}</dt><dd>{text}</dd></div>)}
+        </dl>
+      ))}
+    </section>
   )
 }
 

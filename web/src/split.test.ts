@@ -1,14 +1,23 @@
 import { expect, it } from 'vitest'
-import { partsOf } from './split'
+import { grewText, partsOf } from './split'
 
 it('the parts add up to the whole, in the order of their time', () => {
-  const parts = partsOf({ client_seconds: 1, network_there_seconds: 2, server_seconds: 4, network_back_seconds: 1, lost_there: 0, lost_back: 0 })
+  const parts = partsOf({ client_seconds: 1, network_there_seconds: 2, server_seconds: 4, network_back_seconds: 1 })
   expect(parts.map((p) => p.share)).toEqual([0.125, 0.25, 0.5, 0.125])
   expect(parts.map((p) => p.from)).toEqual([0, 0.125, 0.375, 0.875])
   expect(parts.map((p) => p.title)).toEqual(['In the client', 'Network there', 'In the server', 'Network back'])
 })
 
 it('nothing has no shares', () => {
-  const parts = partsOf({ client_seconds: 0, network_there_seconds: 0, server_seconds: 0, network_back_seconds: 0, lost_there: 0, lost_back: 0 })
+  const parts = partsOf({ client_seconds: 0, network_there_seconds: 0, server_seconds: 0, network_back_seconds: 0 })
   expect(parts.map((p) => p.share)).toEqual([0, 0, 0, 0])
+})
+
+it('says which part grew against the time before', () => {
+  const now = { client_seconds: 0.001, network_there_seconds: 0.0004, server_seconds: 0.006, network_back_seconds: 0.0001 }
+  expect(grewText(now, { ...now, server_seconds: 0.003, client_seconds: 0.0009 }, 300)).toBe('What grew most against the 5 min before: in the server, from 3.00 ms to 6.00 ms, 2.00 times as long.')
+  expect(grewText(now, { ...now, network_back_seconds: 0 }, 60)).toMatch(/network back, from < 1.02 µs to 100 µs\.$/)
+  // What became faster is not told, nor what is a small share of the whole.
+  expect(grewText(now, { ...now, server_seconds: 0.007, network_back_seconds: 0.00006 }, 60)).toBe('No part grew by over a tenth against the 60 s before.')
+  expect(grewText(now, { ...now, network_back_seconds: undefined }, 60)).toBeUndefined()
 })

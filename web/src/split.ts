@@ -1,7 +1,10 @@
+import { digits, duration, span } from './format'
 import type { Split } from './types'
 
 export interface Part {
   title: string
+  /** The key of its number. */
+  key: keyof Split
   seconds: number
   /** Of the whole, 0 to 1, and that of the parts before it. */
   share: number
@@ -10,18 +13,35 @@ export interface Part {
 }
 
 /** The four parts of the time that a client waits for the first byte of a reply, in their order. */
+const PARTS: Pick<Part, 'title' | 'key' | 'meaning'>[] = [
+  { title: 'In the client', key: 'client_seconds', meaning: 'Until the request is sent, and from the arrival of the reply until it is read' },
+  { title: 'Network there', key: 'network_there_seconds', meaning: 'A packet on its way to the server' },
+  { title: 'In the server', key: 'server_seconds', meaning: 'From the arrival of the request in its socket to the first byte of the reply' },
+  { title: 'Network back', key: 'network_back_seconds', meaning: 'A packet on its way to the client' },
+]
+
+/** What is asked of the server for the parts over time. */
+export const SPLIT_LINES = PARTS.map((p) => ({ name: p.title, number: `ends.${p.key}` }))
+
 export function partsOf(split: Split): Part[] {
-  const parts: Omit<Part, 'share' | 'from'>[] = [
-    { title: 'In the client', seconds: split.client_seconds, meaning: 'Until the request is sent, and from the arrival of the reply until it is read' },
-    { title: 'Network there', seconds: split.network_there_seconds, meaning: 'A packet on its way to the server' },
-    { title: 'In the server', seconds: split.server_seconds, meaning: 'From the arrival of the request in its socket to the first byte of the reply' },
-    { title: 'Network back', seconds: split.network_back_seconds, meaning: 'A packet on its way to the client' },
-  ]
-  const whole = parts.reduce((sum, p) => sum + p.seconds, 0)
+  const whole = PARTS.reduce((sum, p) => sum + split[p.key], 0)
   let from = 0
-  return parts.map((p) => {
-    const part = { ...p, share: whole > 0 ? p.seconds / whole : 0, from }
+  return PARTS.map((p) => {
+    const part = { ...p, seconds: split[p.key], share: whole > 0 ? split[p.key] / whole : 0, from }
     from += part.share
     return part
   })
+}
+
+/** Which part grew against an earlier time of so many seconds, in a sentence; undefined where nothing is known of it. */
+export function grewText(now: Split, before: Partial<Split>, seconds: number): string | undefined {
+  const [parts, were] = [partsOf(now), PARTS.map((p) => before[p.key])]
+  if (were.some((v) => v === undefined)) return undefined
+  const against = `against the ${span(seconds)} before`
+  const whole = were.reduce<number>((sum, v) => sum + v!, 0)
+  const grown = parts.map((p, i) => ({ p, was: were[i]!, by: p.seconds - were[i]! })).sort((a, b) => b.by - a.by)[0]!
+  // Less than a tenth of the part, or than a hundredth of the whole, is no news.
+  if (grown.by <= grown.was / 10 || grown.by <= whole / 100) return `No part grew by over a tenth ${against}.`
+  const times = grown.was > 0 ? `, ${digits(grown.p.seconds / grown.was)} times as long` : ''
+  return `What grew most ${against}: ${grown.p.title.toLowerCase()}, from ${duration(grown.was)} to ${duration(grown.p.seconds)}${times}.`
 }

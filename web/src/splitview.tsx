@@ -1,25 +1,60 @@
+import { Chart, chartPath, type ChartOf } from './chart'
+import { useChart } from './data'
 import { digits, duration, format } from './format'
-import { partsOf } from './split'
-import type { Split } from './types'
+import { grewText, partsOf, SPLIT_LINES } from './split'
+import type { Edge, NumberInfo, Split } from './types'
 
-/** Where the time of an edge's requests goes: a bar of four parts, and what each is. */
-export function SplitView({ split }: { split: Split }) {
+interface Props {
+  split: Split
+  of: ChartOf
+  numbers: NumberInfo[]
+  /** The matchers of the edge's series; absent where there are none. */
+  match?: string
+  range: [number, number]
+  theme: string
+  bound: number
+  zoom: (from: number, to: number) => void
+}
+
+/** Where the time of an edge's requests goes: a bar of four parts, what each is, how they went, and which one grew. */
+export function SplitView({ split, of, numbers, match, range, theme, bound, zoom }: Props) {
   const parts = partsOf(split)
-  const lost = split.lost_there + split.lost_back
+  const lines = SPLIT_LINES.map((l) => ({ ...l, query: match && numbers.find((n) => l.number === `ends.${n.key}`)?.query.replaceAll('$match', match) }))
   return (
     <section class="group" data-split>
       <h3>Where the time goes <span class="muted">· mean, up to the first byte of a reply</span></h3>
       <svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label={parts.map((p) => `${p.title} ${digits(p.share * 100)} %`).join(', ')}>
-        {parts.map((p, i) => <rect key={p.title} class={`part-${i}`} x={p.from * 100} width={p.share * 100} height="10" />)}
+        {parts.map((p, i) => <rect key={p.key} class={`part-${i}`} x={p.from * 100} width={p.share * 100} height="10" />)}
       </svg>
       <ul class="host-parts">
         {parts.map((p, i) => (
-          <li key={p.title} class="part" title={p.meaning}>
+          <li key={p.key} class="part" title={p.meaning}>
             <i class={`swatch part-${i}`} aria-hidden="true" /><span class="part-name">{p.title}</span><span class="part-value">{duration(p.seconds)} · {digits(p.share * 100)} %</span>
           </li>
         ))}
       </ul>
-      <p class="muted small">{lost > 0 ? `Lost on the way: ${format(split.lost_there, '')} packets there, ${format(split.lost_back, '')} back.` : 'No packet was lost on the way.'}</p>
+      <Grew split={split} of={of} range={range} />
+      <Chart title="Over time" unit="s" of={of} lines={lines} range={range} theme={theme} bound={bound} zoom={zoom} points={SPLIT_POINTS} stacked />
     </section>
   )
+}
+
+/** It is there with each panel, and read anew with it: a quarter of what a chart has that somebody asked for. */
+const SPLIT_POINTS = 60
+
+/** Which part grew against the time before, as long as the one that is shown. */
+function Grew({ split, of, range: [from, to] }: { split: Split; of: ChartOf; range: [number, number] }) {
+  const path = chartPath(of, SPLIT_LINES.map((l) => l.number), [from - (to - from), from], 1)
+  const { data, error } = useChart(path)
+  if (error) return <p class="inline-error" role="alert">What it was before could not be read: {error}</p>
+  if (!data) return <p class="muted small">Reading what it was before…</p>
+  const before = Object.fromEntries(SPLIT_LINES.map((l) => [l.number.slice('ends.'.length), data.lines[l.number]?.at(-1) ?? undefined])) as Partial<Split>
+  return <p class="small" data-grew>{grewText(split, before, to - from) ?? 'What it was in the time before is not known.'}</p>
+}
+
+/** What packets lost, in words; undefined where that is not known. */
+export function lostText({ network: n }: Edge): string | undefined {
+  if (n?.lost_there === undefined || n.lost_back === undefined) return undefined
+  if (n.lost_there + n.lost_back === 0) return 'No packet was lost on the way.'
+  return `Lost on the way: ${format(n.lost_there, '')} packets there, ${format(n.lost_back, '')} back.`
 }

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
-import { SIDE_GROUPS } from './numbers'
+import { ENDS_GROUPS, PROBE_GROUPS, SIDE_GROUPS } from './numbers'
 import type { Graph } from './types'
 
 /** All that a view is. It lives in the URL's hash, so that a view can be linked and gone back to. */
@@ -74,14 +74,14 @@ export const VIEWS: [View, string, string][] = [
 export const hides = (view: View): boolean => view === 'map'
 /** Whether a view is about the nodes of a grouping. */
 export const grouped = (view: View): boolean => view !== 'recordings' && view !== 'hosts' && view !== 'health'
-/** The numbers of a cell of the matrix, and of an edge of the map. */
-const NUMBERS = ['bytes_per_second', 'bytes', ...SIDE_GROUPS.flatMap(([, keys]) => keys)]
-const COLOURS = [...NUMBERS, 'network_seconds']
+/** The numbers of an edge of the map, and of a cell of the matrix. */
+const COLOURS = ['bytes_per_second', 'bytes', ...[...SIDE_GROUPS, ...ENDS_GROUPS].flatMap(([, keys]) => keys)]
+const NUMBERS = [...COLOURS, ...PROBE_GROUPS.flatMap(([, keys]) => keys)]
 
 const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes_per_second', colour: '', percentile: 'mean', ago: '' }
 export const STRIPS: [string, number][] = [['10s', 10], ['1m', 60], ['5m', 300], ['10m', 600]]
 const MARK = /^[a-z-]+@[0-9]{1,14}$/
-const CHARTS = /^((usage|served|called|client|server)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
+const CHARTS = /^((usage|served|called|client|server|ends)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
 const SORTS = /^-?(name|(usage|served|called|service)\.[a-z0-9_]+)$/
 
 const finite = (text: string | null | undefined): number | undefined => {

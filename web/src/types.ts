@@ -56,6 +56,8 @@ export interface Edge {
   network_seconds?: number
   /** Where the time goes from a request's first byte to its reply's, on average, and what was lost on the way. */
   split?: Split
+  /** What its packets tell of the network between the ends. */
+  network?: Network
   /** The most asked for; how many there are besides, and their sum. */
   endpoints?: Endpoint[]
   omitted_endpoints?: number
@@ -67,8 +69,18 @@ export interface Split {
   network_there_seconds: number
   server_seconds: number
   network_back_seconds: number
-  lost_there: number
-  lost_back: number
+}
+
+export interface Network {
+  delay_there_p50?: Seconds
+  delay_there_p99?: Seconds
+  delay_back_p50?: Seconds
+  delay_back_p99?: Seconds
+  jitter_there?: Seconds
+  jitter_back?: Seconds
+  lost_there?: number
+  lost_back?: number
+  loss_ratio?: number
 }
 
 export interface NumberInfo {
@@ -127,7 +139,14 @@ export interface Graph {
   unplaced?: Side
   hosts: Host[]
   completeness: Completeness
-  numbers: { usage: NumberInfo[]; side: NumberInfo[]; endpoint: NumberInfo[] }
+  numbers: {
+    usage: NumberInfo[]
+    side: NumberInfo[]
+    endpoint: NumberInfo[]
+    /** Of both ends of an edge together, and of what is measured between two hosts. */
+    ends: NumberInfo[]
+    probe: NumberInfo[]
+  }
   /** Label matchers of the series of each node and each edge. */
   matches: Record<string, { usage: string; served: string; called: string }>
   edge_matches: Record<string, string>
@@ -279,12 +298,34 @@ export interface Probe {
   interval_seconds?: number
   sent: number
   lost: number
+  lost_there: number
+  lost_back: number
   loss_ratio?: number
   round_trip?: Delay
   jitter_seconds?: number
   there?: Delay
   back?: Delay
   clock_error_seconds?: number
+}
+
+/** Something that happened to hosts. */
+export interface HostEvent {
+  kind: 'pair_measured' | 'pair_ended' | 'container_moved'
+  time: string
+  /** It happened in so many seconds before; 0 where that is not known. */
+  within_seconds: number
+  from: string
+  to: string
+  container?: string
+}
+
+export interface Events {
+  from: string
+  to: string
+  /** How often it was looked. */
+  step_seconds: number
+  events: HostEvent[]
+  omitted?: number
 }
 
 export interface Hosts {

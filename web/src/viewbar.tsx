@@ -1,7 +1,7 @@
 import { useExtent } from './data'
 import { extentOf, whyNot, type Span } from './extent'
 import { unmatched } from './format'
-import { choiceOf, choicesOf, coloursOf } from './matrix'
+import { cellChoicesOf, choiceOf, choicesOf } from './matrix'
 import { Save } from './picture'
 import { AGOS, agoOf, GROUPINGS, hides, PERCENTILES, SHARES, type Ago, type Change, type Grouping, type Percentile, type State } from './state'
 import type { Graph } from './types'
@@ -27,10 +27,10 @@ export function ViewBar({ graph, state, change, query }: { graph: Graph; state: 
         </label>
       )}
       {state.view === 'matrix' && (
-        <NumberChoice name="quantity" label="Show" of={choicesOf(graph)} value={choiceOf(graph, state.quantity).key} choose={(quantity) => change({ quantity })} />
+        <NumberChoice name="quantity" label="Show" of={cellChoicesOf(graph, state.by)} value={choiceOf(graph, state.quantity, state.by).key} choose={(quantity) => change({ quantity })} />
       )}
       {state.view === 'map' && (
-        <NumberChoice name="colour" label="Colour edges by" of={coloursOf(graph)} value={state.colour} none="what is slower than usual" choose={(colour) => change({ colour })} />
+        <NumberChoice name="colour" label="Colour edges by" of={choicesOf(graph)} value={state.colour} none="what is slower than usual" choose={(colour) => change({ colour })} />
       )}
       {state.view === 'path' && (
         <label title="The statistic of response times that the critical path goes by, and is given in">

@@ -1,0 +1,195 @@
+package graph
+
+import (
+	"cmp"
+
+	"outsight/internal/model"
+)
+
+// Network is what the packets between the two ends of an edge tell; what was not measured is nil.
+type Network struct {
+	// DelayThere is of packets on their way to the server, DelayBack to the client. Jitter is the mean difference from one
+	// delay to the next.
+	DelayThereP50 *Seconds `json:"delay_there_p50,omitempty"`
+	DelayThereP99 *Seconds `json:"delay_there_p99,omitempty"`
+	DelayBackP50  *Seconds `json:"delay_back_p50,omitempty"`
+	DelayBackP99  *Seconds `json:"delay_back_p99,omitempty"`
+	JitterThere   *Seconds `json:"jitter_there,omitempty"`
+	JitterBack    *Seconds `json:"jitter_back,omitempty"`
+	// LostThere and LostBack are packets that were sent and did not arrive, in the window; what is on its way at its end
+	// may be among them. LossRatio is their share of those that were sent both ways. They are known where both ends are on
+	// one host and counted the same connections.
+	LostThere *float64 `json:"lost_there,omitempty"`
+	LostBack  *float64 `json:"lost_back,omitempty"`
+	LossRatio *float64 `json:"loss_ratio,omitempty"`
+}
+
+// networkOf is the network between two sides, which may be nil; local says that they counted the same on one host. It is
+// nil where nothing is known.
+func networkOf(client, server *Side, local bool) *Network {
+	n := &Network{}
+	if server != nil {
+		n.DelayThereP50, n.DelayThereP99, n.JitterThere = server.NetworkDelayP50, server.NetworkDelayP99, server.NetworkJitter
+	}
+	if client != nil {
+		n.DelayBackP50, n.DelayBackP99, n.JitterBack = client.NetworkDelayP50, client.NetworkDelayP99, client.NetworkJitter
+	}
+	if local && client != nil && server != nil {
+		requests, replies := client.Of(networkRequestPackets), server.Of(networkResponsePackets)
+		if sent := requests + replies; sent > 0 {
+			there := lost(requests, server.Of(networkRequestPackets), server)
+			back := lost(replies, client.Of(networkResponsePackets), client)
+			n.LostThere, n.LostBack, n.LossRatio = &there, &back, ptrTo((there+back)/sent)
+		}
+	}
+	if *n == (Network{}) {
+		return nil
+	}
+	return n
+}
+
+// EndsNumber is a number of both ends of an edge together.
+type EndsNumber struct {
+	model.Shown
+	of func(*Edge) (v float64, ok bool)
+}
+
+// EndsNumbers are those of the registry, in its order.
+var EndsNumbers = func() (all []EndsNumber) {
+	network := func(of func(n *Network) *float64) func(*Edge) (float64, bool) {
+		return func(e *Edge) (float64, bool) {
+			if e.Network == nil {
+				return 0, false
+			}
+			return valueOf(of(e.Network))
+		}
+	}
+	split := func(of func(s *Split) float64) func(*Edge) (float64, bool) {
+		return func(e *Edge) (float64, bool) {
+			if e.Split == nil {
+				return 0, false
+			}
+			return of(e.Split), true
+		}
+	}
+	known := map[string]func(*Edge) (float64, bool){
+		"network_seconds": func(e *Edge) (float64, bool) { return valueOf(e.NetworkSeconds) },
+		"delay_there_p50": network(func(n *Network) *float64 { return (*float64)(n.DelayThereP50) }),
+		"delay_there_p99": network(func(n *Network) *float64 { return (*float64)(n.DelayThereP99) }),
+		"delay_back_p50":  network(func(n *Network) *float64 { return (*float64)(n.DelayBackP50) }),
+		"delay_back_p99":  network(func(n *Network) *float64 { return (*float64)(n.DelayBackP99) }),
+		"jitter_there":    network(func(n *Network) *float64 { return (*float64)(n.JitterThere) }),
+		"jitter_back":     network(func(n *Network) *float64 { return (*float64)(n.JitterBack) }),
+		"lost_there":      network(func(n *Network) *float64 { return n.LostThere }),
+		"lost_back":       network(func(n *Network) *float64 { return n.LostBack }),
+		"loss_ratio":      network(func(n *Network) *float64 { return n.LossRatio }),
+
+		"client_seconds":        split(func(s *Split) float64 { return s.Client }),
+		"network_there_seconds": split(func(s *Split) float64 { return s.There }),
+		"server_seconds":        split(func(s *Split) float64 { return s.Server }),
+		"network_back_seconds":  split(func(s *Split) float64 { return s.Back }),
+	}
+	for _, n := range model.EndsNumbers() {
+		if known[n.Key] == nil {
+			panic("BUG: nothing computes " + n.Key + " of both ends of an edge")
+		}
+		all = append(all, EndsNumber{n, known[n.Key]})
+	}
+	return all
+}()
+
+func valueOf(v *float64) (float64, bool) {
+	if v == nil {
+		return 0, false
+	}
+	return *v, true
+}
+
+// EndsNumber is one of the registry's numbers of both ends together, by its key.
+func (e *Edge) EndsNumber(key string) (v float64, ok bool) {
+	for i := range EndsNumbers {
+		if EndsNumbers[i].Key == key {
+			return EndsNumbers[i].of(e)
+		}
+	}
+	return 0, false
+}
+
+// pairedAs says whether the two ends of a relation counted the same connections, and whether on one host.
+type pairedAs uint8
+
+const (
+	notPaired pairedAs = iota
+	pairedAcross
+	pairedLocally
+)
+
+// pairedRelations says it of each relation.
+func (m *frameMap) pairedRelations() []pairedAs {
+	all := make([]pairedAs, len(m.relations))
+	rows := listsOf(len(m.relations), func(f func(relation, row int32)) {
+		for i := range m.rows {
+			if r := m.rows[i].relation; r >= 0 && m.relations[r].settled {
+				f(r, int32(i))
+			}
+		}
+	})
+	for i := range m.relations {
+		r := &m.relations[i]
+		if !r.certain || r.unpaired || r.clients == 0 || r.servers == 0 {
+			continue
+		}
+		if r.settled {
+			sides := m.sidesOf(rows.of(int32(i)))
+			if !agree(sides[0], sides[1]) {
+				continue
+			}
+		}
+		if all[i] = pairedLocally; r.across {
+			all[i] = pairedAcross
+		}
+	}
+	return all
+}
+
+// sidesOf are those of the clients and of the servers among rows; nil where there is none.
+func (m *frameMap) sidesOf(rows []int32) (sides [2]*Side) {
+	var of [2][]int32
+	for _, i := range rows {
+		end := 0
+		if m.rows[i].side == model.RoleServer {
+			end = 1
+		}
+		of[end] = append(of[end], i)
+	}
+	return [2]*Side{m.sideOf(of[0]), m.sideOf(of[1])}
+}
+
+// endsOf are both ends of the edges of rows, as of one edge. Where not all of its relations are paired on one host, the
+// packets that were lost and the split are of those alone that are.
+func (m *frameMap) endsOf(rows []int32, paired []pairedAs) *Edge {
+	least, local := pairedLocally, make([]int32, 0, len(rows))
+	for _, i := range rows {
+		as := paired[m.rows[i].relation]
+		if least = min(least, as); as == pairedLocally {
+			local = append(local, i)
+		}
+	}
+	edge := func(rows []int32, as pairedAs) *Edge {
+		sides := m.sidesOf(rows)
+		e := &Edge{ClientSide: sides[0], ServerSide: sides[1], Paired: as != notPaired, across: as == pairedAcross}
+		e.measureNetwork()
+		return e
+	}
+	e := edge(rows, least)
+	if least == pairedLocally || len(local) == 0 {
+		return e
+	}
+	part := edge(local, pairedLocally)
+	if e.Split = part.Split; part.Network != nil && part.Network.LossRatio != nil {
+		n := *cmp.Or(e.Network, &Network{})
+		n.LostThere, n.LostBack, n.LossRatio = part.Network.LostThere, part.Network.LostBack, part.Network.LossRatio
+		e.Network = &n
+	}
+	return e
+}

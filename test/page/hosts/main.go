@@ -1,0 +1,180 @@
+// Command hosts is two agents for the test of the page: what they tell of their containers is made up, and what they
+// measure of the network between them is real, as the server that they ask decides. They have two addresses of this
+// machine besides loopback, as one with a network and Docker has.
+//
+//	go run ./test/page/hosts http://127.0.0.1:4318
+//
+// It ends when its input does.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"outsight/internal/export"
+	"outsight/internal/frame"
+	"outsight/internal/model"
+	"outsight/internal/probe"
+)
+
+const (
+	tick = 250 * time.Millisecond
+	// moves is after how long a container of the one host is one of the other.
+	moves = 6 * time.Second
+	port  = 5432
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "hosts:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return errors.New("want the URL of a server's address for agents")
+	}
+	own, err := addresses()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	client := &host{name: "host-a", own: own[0], other: own[1], client: true, begun: time.Now()}
+	server := &host{name: "host-b", own: own[1], other: own[0], begun: client.begun}
+	errs := make([]error, 2)
+	var running sync.WaitGroup
+	for i, h := range []*host{client, server} {
+		running.Go(func() {
+			errs[i] = h.run(ctx, args[0])
+			cancel()
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// addresses are two of this machine, that of the host that sends first: what comes from a bridge of Docker to somewhere
+// else is translated, so that it would be a stranger's.
+func addresses() ([]netip.Addr, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var own, bridges []netip.Addr
+	for _, i := range interfaces {
+		all, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		to := &own
+		if _, err := os.Stat("/sys/class/net/" + i.Name + "/bridge"); err == nil {
+			to = &bridges
+		}
+		for _, one := range all {
+			if network, ok := one.(*net.IPNet); ok {
+				if a, _ := netip.AddrFromSlice(network.IP); a.Unmap().Is4() && a.Unmap().IsGlobalUnicast() {
+					*to = append(*to, a.Unmap())
+				}
+			}
+		}
+	}
+	if len(own) == 0 || len(own)+len(bridges) < 2 {
+		return nil, fmt.Errorf("this machine has the addresses %v, and of bridges %v: want two, one of them of no bridge", own,
+			bridges)
+	}
+	return append(own, bridges...)[:2], nil
+}
+
+// host is an agent of one.
+type host struct {
+	name       string
+	own, other netip.Addr
+	client     bool
+	begun      time.Time
+	monitor    *probe.Monitor
+	newest     atomic.Pointer[frame.Frame]
+}
+
+func (h *host) run(ctx context.Context, server string) error {
+	spool, err := os.MkdirTemp("", "outsight-hosts-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(spool)
+	o := export.Options{Server: server, Spool: spool, MaxBackoff: time.Second}
+	return export.While(ctx, o, export.Files{}, func(e *export.Exporter) (err error) {
+		h.monitor, err = probe.OpenMonitor(probe.MonitorOptions{Listen: netip.AddrPortFrom(h.own, 0).String(), Server: e})
+		if err != nil {
+			return err
+		}
+		measuring := make(chan error, 1)
+		go func() { measuring <- h.monitor.Run(ctx, h.newest.Load) }()
+		builder, ticks := frame.NewBuilder(h.begun), time.NewTicker(tick)
+		defer ticks.Stop()
+		for {
+			if e.WantsKey() {
+				builder.ForceKey()
+			}
+			f := builder.Build(h.snapshot())
+			h.newest.Store(f)
+			if err := e.Consume(ctx, f); err != nil && ctx.Err() == nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return <-measuring
+			case <-ticks.C:
+			}
+		}
+	})
+}
+
+// snapshot has a web container here and a database there, and one that moves from here to there.
+func (h *host) snapshot() *model.Snapshot {
+	now := time.Now()
+	container := func(name string) *model.Container {
+		return &model.Container{ID: h.name + "-" + name, Name: name, Image: name + ":1", Runtime: model.Docker}
+	}
+	s := &model.Snapshot{Time: now, Host: model.Host{Name: h.name, Cores: 2, MemoryBytes: 4 << 30}, Probes: h.monitor.Sample()}
+	n := uint64(now.Sub(h.begun) / (10 * time.Millisecond))
+	e := model.Edge{Instance: 1, Service: netip.AddrPortFrom(h.own, port), Side: model.RoleServer,
+		Client: model.Peer{Address: h.other}, Counters: counters(n, 2*time.Millisecond)}
+	name := "shop-db"
+	if h.client {
+		name, e.Service, e.Side = "shop-web", netip.AddrPortFrom(h.other, port), model.RoleClient
+		e.Counters = counters(n, 3*time.Millisecond)
+		e.Counters.SentBytes, e.Counters.ReceivedBytes = e.Counters.ReceivedBytes, e.Counters.SentBytes
+	}
+	c := container(name)
+	c.Addresses = []netip.Addr{h.own}
+	if h.client {
+		e.Client, e.Server = model.Peer{Container: c}, model.Peer{Address: h.other}
+	} else {
+		c.Listeners, e.Server = []netip.AddrPort{e.Service}, model.Peer{Container: c}
+	}
+	s.Containers, s.Edges = []model.ContainerSample{{Container: c}}, []model.Edge{e}
+	if h.client == (now.Sub(h.begun) < moves) {
+		s.Containers = append(s.Containers, model.ContainerSample{Container: container("report")})
+	}
+	return s
+}
+
+// counters are those of n requests, as the server counts them.
+func counters(n uint64, latency time.Duration) model.EdgeCounters {
+	h := &model.Histogram{Count: n, SumNS: n * uint64(latency), Offset: model.BucketOf(latency), Buckets: []uint64{n}}
+	return model.EdgeCounters{SentBytes: 800 * n, ReceivedBytes: 200 * n, Opens: 1, Requests: n, Replies: n, Latency: h,
+		TimeToFirstByte: h}
+}

@@ -1,0 +1,13 @@
+import { expect, it } from 'vitest'
+import { eventText, whenText } from './events'
+import type { HostEvent } from './types'
+
+const event = (more: Partial<HostEvent>): HostEvent => ({ kind: 'pair_measured', time: '2026-11-25T18:00:00Z', within_seconds: 5, from: 'a', to: 'b', ...more })
+
+it('says what happened, and when', () => {
+  expect(eventText(event({}))).toBe('a and b talk: the network between them is measured')
+  expect(eventText(event({ kind: 'pair_ended' }))).toMatch(/^a and b talk no more/)
+  expect(eventText(event({ kind: 'container_moved', container: 'shop/web-0/web' }))).toBe('shop/web-0/web ran on a, and runs on b now')
+  expect(eventText(event({ kind: 'of_tomorrow' as HostEvent['kind'] }))).toBe('of_tomorrow of a and b')
+  expect([whenText(event({})), whenText(event({ within_seconds: 0 }))]).toEqual(['in the 5 s before', 'or before'])
+})
