@@ -42,7 +42,7 @@ func (e *Edge) ends() (served, called *Side) {
 // measureNetwork is how much longer its client waits than its server takes, and where the time goes.
 func (e *Edge) measureNetwork() {
 	if e.Paired {
-		e.Split = splitOf(e.ClientSide, e.ServerSide)
+		e.Split = splitOf(e.ClientSide, e.ServerSide, e.Transport == model.TCP.String())
 	}
 	if e.Paired && e.ClientSide.P50 != nil && e.ServerSide.P50 != nil {
 		if d := float64(*e.ClientSide.P50 - *e.ServerSide.P50); !math.IsNaN(d) && !math.IsInf(d, 0) {

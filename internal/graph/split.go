@@ -21,10 +21,12 @@ var (
 	networkRequestPackets  = edgeTable.field("network_request_packets")
 	networkResponsePackets = edgeTable.field("network_response_packets")
 	networkDuplicated      = edgeTable.field("network_duplicated")
+	networkObserved        = edgeTable.field("network_observed")
+	networkRetransmitted   = edgeTable.field("network_retransmitted")
 )
 
 // splitOf is the split of an edge of which both sides counted the same.
-func splitOf(client, server *Side) *Split {
+func splitOf(client, server *Side, tcp bool) *Split {
 	if client.firstByteMean == 0 || server.firstByteMean == 0 || client.delayMean == 0 || server.delayMean == 0 {
 		return nil
 	}
@@ -33,12 +35,22 @@ func splitOf(client, server *Side) *Split {
 		s.Server += float64(*server.NetworkUnread)
 	}
 	s.Client = max(0, client.firstByteMean-s.There-s.Server-s.Back)
-	s.LostThere = lost(client.Of(networkRequestPackets), server.Of(networkRequestPackets), server)
-	s.LostBack = lost(server.Of(networkResponsePackets), client.Of(networkResponsePackets), client)
+	s.LostThere = lost(networkRequestPackets, client, server, tcp)
+	s.LostBack = lost(networkResponsePackets, server, client, tcp)
 	return s
 }
 
-// lost is what of sent packets did not arrive. Copies that were made on the way arrived besides.
-func lost(sent, arrived float64, receiver *Side) float64 {
-	return max(0, sent+receiver.Of(networkDuplicated)-arrived)
+// lost is what of sent packets did not arrive. Copies that were made on the way arrived besides: as many as of the
+// packets that were observed. The ends are read one after the other, and of a busy edge much is sent meanwhile; but
+// what TCP loses it sends again, so that it is no more than that.
+func lost(packets Field, sender, receiver *Side, tcp bool) float64 {
+	sent, arrived, copies := sender.Of(packets), receiver.Of(packets), receiver.Of(networkDuplicated)
+	if observed := receiver.Of(networkObserved); observed > 0 {
+		copies *= max(1, arrived/observed)
+	}
+	n := max(0, sent+copies-arrived)
+	if tcp {
+		return min(n, sender.Of(networkRetransmitted))
+	}
+	return n
 }

@@ -3,6 +3,7 @@ package graph
 import "testing"
 
 func TestSplit(t *testing.T) {
+	splitOf := func(client, server *Side) *Split { return splitOf(client, server, false) }
 	side := func(firstByte, delay, request, response, copies float64) *Side {
 		s := &Side{firstByteMean: firstByte, delayMean: delay}
 		s.set(networkRequestPackets, request)
@@ -27,5 +28,27 @@ func TestSplit(t *testing.T) {
 	}
 	if got := splitOf(side(8, 0, 0, 0, 0), side(4, 2, 0, 0, 0)); got != nil {
 		t.Errorf("got %+v, and no delay back was measured", got)
+	}
+	// One of 10 was observed: there were ten times as many copies.
+	server = side(4, 2, 97, 50, 2)
+	server.set(networkObserved, 9.7)
+	if got := splitOf(side(8, 1, 100, 53, 3), server); got == nil || got.LostThere != 100+20-97 {
+		t.Errorf("got %+v, want 23 lost there", got)
+	}
+}
+
+// The ends of an edge are read one after the other: what differs is lost only if it was sent again.
+func TestLostOfTCPWasSentAgain(t *testing.T) {
+	var client, server Side
+	client.set(networkRequestPackets, 1000)
+	server.set(networkRequestPackets, 990)
+	for again, want := range map[float64]float64{0: 0, 3: 3, 10: 10, 11: 10} {
+		client.set(networkRetransmitted, again)
+		if got := lost(networkRequestPackets, &client, &server, true); got != want {
+			t.Errorf("%v sent again: %v lost, want %v", again, got, want)
+		}
+	}
+	if got := lost(networkRequestPackets, &client, &server, false); got != 10 {
+		t.Errorf("%v datagrams lost, want 10", got)
 	}
 }

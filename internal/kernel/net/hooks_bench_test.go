@@ -18,8 +18,12 @@ import (
 func BenchmarkDataHooks(b *testing.B) {
 	buffer := make([]byte, 1000)
 	bench := func(name string, network string, connected bool, clients int) {
+		packets := PacketsOff
+		if strings.HasSuffix(name, ", packets") {
+			packets = PacketsInSlices
+		}
 		b.Run(name, func(b *testing.B) {
-			p := New(Options{})
+			p := New(Options{Packets: packets})
 			if err := p.Open(kerneltest.Kernel(b)); err != nil {
 				b.Fatal(err)
 			}
@@ -48,30 +52,33 @@ func BenchmarkDataHooks(b *testing.B) {
 		})
 	}
 	bench("TCP", "tcp", true, 1)
+	bench("TCP, packets", "tcp", true, 1)
 	bench("UDP connected", "udp", true, 1)
+	bench("UDP connected, packets", "udp", true, 1)
 	bench("UDP unconnected", "udp", false, 1)
+	bench("UDP unconnected, packets", "udp", false, 1)
 	bench("UDP unconnected, 100 peers", "udp", false, 100)
 	bench("DNS", "dns", true, 1)
 	bench("gRPC", "grpc", true, 1)
 }
 
-// BenchmarkPackets tells what the hooks of packets cost per run when each packet is timed, and when one of 65,536 bytes
-// or packets is.
+// BenchmarkPackets tells what the hooks of packets cost per run when each packet is observed, and when as many were as
+// may be.
 func BenchmarkPackets(b *testing.B) {
 	buffer := make([]byte, 1000)
 	for _, c := range []struct {
 		name, network string
-		level         uint32
-	}{{"TCP, all timed", "tcp", 0}, {"TCP, few timed", "tcp", 16}, {"UDP, all timed", "udp", 0}, {"UDP, few timed", "udp", 16}} {
+		limit         uint32
+	}{{"TCP, observed", "tcp", ^uint32(0)}, {"TCP, over the limit", "tcp", 0},
+		{"UDP, observed", "udp", ^uint32(0)}, {"UDP, over the limit", "udp", 0}} {
 		b.Run(c.name, func(b *testing.B) {
-			p := New(Options{})
+			p := New(Options{Packets: PacketsAll})
 			if err := p.Open(kerneltest.Kernel(b)); err != nil {
 				b.Fatal(err)
 			}
 			defer p.Close()
-			for i := range p.edges.packets.edges.Entries {
-				e := &p.edges.packets.edges.Entries[i]
-				e.SentLevel, e.ReceivedLevel = c.level, c.level
+			if err := p.edges.objects.PacketLimit.Set(c.limit); err != nil {
+				b.Fatal(err)
 			}
 			statistics, err := host.EnableStatistics()
 			if err != nil {
