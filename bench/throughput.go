@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,8 +43,9 @@ type result struct{ speed, p99 float64 }
 
 func measureThroughput(ctx context.Context, o options) ([]row, error) {
 	var rows []row
+	exactly := slices.ContainsFunc(overheadLoads, func(l load) bool { return l.name == o.loads })
 	for _, l := range overheadLoads {
-		if !strings.Contains(l.name, o.loads) {
+		if !strings.Contains(l.name, o.loads) || exactly && l.name != o.loads {
 			continue
 		}
 		measured, err := l.compare(ctx, o)
