@@ -127,13 +127,34 @@ func (l load) speedLost(ctx context.Context, o options, what string, budget floa
 	if err != nil {
 		return row{}, err
 	}
+	observed, err := observedShare(p)
+	if err != nil {
+		return row{}, err
+	}
 	low, high := interval(losses)
 	lost := row{what: what, value: median(losses), unit: "%", budget: budget, low: low,
 		high: high,
 		detail: fmt.Sprintf("%d pairs of turns of %v, 95 %% sure between %.2f and %.2f; %.3g MB/s without", len(losses),
 			turn, low, high, speed/1e6)}
+	if observed > 0 {
+		lost.detail += fmt.Sprintf("; %.3g %% of the packets were observed", 100*observed)
+	}
 	progress("%s: %.2f %% (%s)", lost.what, lost.value, lost.detail)
 	return lost, nil
+}
+
+// observedShare is how many of the packets received were observed.
+func observedShare(p *kernel.Probes) (float64, error) {
+	edges, err := p.ReadEdges()
+	if err != nil {
+		return 0, err
+	}
+	var received, observed uint64
+	for i := range edges {
+		n := &edges[i].Counters.Packets
+		received, observed = received+n.ReceivedPackets, observed+n.Observed
+	}
+	return float64(observed) / float64(max(received, 1)), nil
 }
 
 // compareLatency takes turns: without, with, with, without, ... so that a drift of the machine's

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -43,8 +44,8 @@ var (
 const (
 	// slicePeriod is from the beginning of one slice of time to that of the next.
 	slicePeriod = time.Second
-	// shortestSlice is the least: a packet that takes longer than what is left of it is not timed.
-	shortestSlice = 10 * time.Millisecond
+	// shortestSlice is the least. What takes longer than its second half may not be timed.
+	shortestSlice = 20 * time.Millisecond
 	// observedPerPeriod is how many packets in each direction one CPU observes in a period, at most: at half a
 	// microsecond each, both directions take a thousandth of its time. Slices end when they are expected to be
 	// reached.
@@ -55,6 +56,7 @@ const (
 type packetSlices struct {
 	slice, period, limit *ebpf.Variable
 	hooks                *ebpf.Map
+	logger               *slog.Logger
 	stop                 chan struct{}
 	done                 sync.WaitGroup
 	periods              atomic.Uint32
@@ -62,10 +64,10 @@ type packetSlices struct {
 	// mu guards what follows.
 	mu          sync.Mutex
 	attachments [len(packetHooks)]host.Attachment
-	// wanted is that it is the time of a slice; shed and paused are what keeps it from being one.
-	wanted, shed, paused bool
-	slices               uint32
-	err                  error
+	// wanted is that it is the time of a slice, and waiting that it is its second half; shed and paused are what keeps it
+	// from being one.
+	wanted, waiting, shed, paused bool
+	slices                        uint32
 }
 
 // openPackets prepares to attach to the packets of all sockets: to both directions or to none, since one is compared
@@ -94,7 +96,7 @@ func (p *Net) openPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *ed
 
 func (p *Net) loadPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) (*packetSlices, error) {
 	s := &packetSlices{slice: objects.PacketSlice, period: objects.PacketPeriod, limit: objects.PacketLimit,
-		hooks: objects.PacketHooks, stop: make(chan struct{})}
+		hooks: objects.PacketHooks, logger: p.Logger, stop: make(chan struct{})}
 	root, err := openCgroupRoot(p.options.ProcFS)
 	if err != nil {
 		return nil, err
@@ -118,8 +120,10 @@ func (p *Net) loadPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *ed
 	if err := s.limit.Set(limit); err != nil {
 		return nil, fmt.Errorf("BUG: setting the limit of packets: %w", err)
 	}
-	s.set(&s.wanted, true)
-	return s, s.err
+	if err := s.set(&s.wanted, true); err != nil {
+		return nil, errors.Join(err, s.set(&s.wanted, false))
+	}
+	return s, nil
 }
 
 func attachTo(group *os.File, t ebpf.AttachType) func(*ebpf.Program) (link.Link, error) {
@@ -135,45 +139,33 @@ func (s *packetSlices) Close() error {
 	return s.set(&s.wanted, false)
 }
 
-// set changes one of the reasons for hooks to be attached or not, and attaches or detaches them.
+// set changes one of the reasons for hooks to be attached or not, and attaches or detaches them: that of what is received
+// first and last, so that what is sent while both are attached can be found there.
 func (s *packetSlices) set(which *bool, to bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*which = to
-	if on := s.wanted && !s.shed && !s.paused; on != s.attachments[0].Attached() {
-		if on {
-			s.err = s.begin()
-		} else {
-			s.err = s.end()
-		}
-	}
-	return s.err
-}
-
-// begin attaches the hooks, that of the receivers first: what it has not seen is not taken for lost or late.
-func (s *packetSlices) begin() error {
-	s.slices = max(s.slices+1, 1)
-	if err := s.slice.Set(s.slices); err != nil {
-		return fmt.Errorf("beginning a slice of time: %w", err)
-	}
-	for i := len(s.attachments) - 1; i >= 0; i-- {
-		if err := s.attachments[i].Again(); err != nil {
-			return errors.Join(&host.HookError{Name: s.attachments[i].Name, Cause: err}, s.end())
-		}
-	}
-	return nil
-}
-
-func (s *packetSlices) end() error {
+	sent, received := &s.attachments[edgesPacketDirectionPACKET_SENT], &s.attachments[edgesPacketDirectionPACKET_RECEIVED]
+	on := s.wanted && !s.shed && !s.paused
 	var errs []error
-	for i := range s.attachments {
-		errs = append(errs, s.attachments[i].Close())
+	if on && !received.Attached() {
+		s.slices = max(s.slices+1, 1)
+		errs = append(errs, s.slice.Set(s.slices), received.Again())
 	}
-	return errors.Join(append(errs, s.slice.Set(uint32(0)))...)
+	if sending := on && !s.waiting; sending && !sent.Attached() {
+		errs = append(errs, sent.Again())
+	} else if !sending {
+		errs = append(errs, sent.Close())
+	}
+	if !on {
+		errs = append(errs, received.Close(), s.slice.Set(uint32(0)))
+	}
+	return errors.Join(errs...)
 }
 
 // run makes slices until stop is closed. A slice begins with each period, and ends when the CPU with most packets is
-// expected to have observed as many as it may: at the pace of the slice before. Where there are few packets it
+// expected to have observed as many as it may: at the pace of the slice before. In its second half only packets that are
+// received are observed, among them those that were sent in the first one. Where there are few packets a slice
 // lasts for the whole period, and the hooks stay attached.
 func (s *packetSlices) run() {
 	length := shortestSlice
@@ -185,16 +177,28 @@ func (s *packetSlices) run() {
 			return true
 		}
 	}
+	set := func(which *bool, to bool) {
+		if err := s.set(which, to); err != nil { // it is tried again in the next period
+			s.logger.Warn("attaching to packets, or detaching, failed", "error", err)
+		}
+	}
 	for {
 		begun := time.Now()
 		_ = s.period.Set(s.periods.Add(1)) // of memory that is mapped
 		before := s.perCPU()
-		_ = s.set(&s.wanted, true) // a failure is tried again in the next period
-		if !wait(length) {
+		set(&s.wanted, true)
+		if !wait(length / 2) {
 			return
 		}
 		if length < slicePeriod {
-			_ = s.set(&s.wanted, false)
+			set(&s.waiting, true)
+		}
+		if !wait(length - length/2) {
+			return
+		}
+		if length < slicePeriod {
+			set(&s.wanted, false)
+			set(&s.waiting, false)
 		}
 		length = nextSlice(mostRuns(before, s.perCPU()), time.Since(begun))
 		if !wait(slicePeriod - time.Since(begun)) {

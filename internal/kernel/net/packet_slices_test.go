@@ -22,7 +22,7 @@ func TestNextSlice(t *testing.T) {
 	}
 	f(0, shortestSlice, slicePeriod)
 	f(1, shortestSlice, slicePeriod)
-	f(observedPerPeriod, 20*time.Millisecond, 20*time.Millisecond)
+	f(observedPerPeriod, 30*time.Millisecond, 30*time.Millisecond)
 	f(2*observedPerPeriod, 100*time.Millisecond, 50*time.Millisecond)
 	f(observedPerPeriod, slicePeriod, slicePeriod)
 	f(1_000_000, slicePeriod, shortestSlice)
