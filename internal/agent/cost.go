@@ -79,7 +79,13 @@ func (m *programMeter) measure() {
 	if !m.measured.IsZero() {
 		since = ended.Sub(m.measured)
 	}
-	window := ended.Sub(began)
+	m.take(before, after, ended.Sub(began), since)
+	m.measured = ended
+	m.number++
+}
+
+// take adds what programs did in a window to the totals, for the time since the last one.
+func (m *programMeter) take(before, after map[string]model.ProgramCost, window, since time.Duration) {
 	m.shares = make(map[string]float64, len(after))
 	if m.totals == nil {
 		m.totals = make(map[string]programTotal)
@@ -106,8 +112,6 @@ func (m *programMeter) measure() {
 		t.ns += scale * ns
 		m.totals[name] = t
 	}
-	m.measured = ended
-	m.number++
 }
 
 // costsByName sums programs of one name.
