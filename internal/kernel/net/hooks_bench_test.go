@@ -2,11 +2,13 @@ package net
 
 import (
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
@@ -98,6 +100,67 @@ func BenchmarkPackets(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkExchange tells how much CPU time a request and its reply take, of both ends and of the kernel between them,
+// which others on the machine disturb less than the speed.
+func BenchmarkExchange(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		mode PacketMode
+	}{{"packets off", PacketsOff}, {"packets in slices", PacketsInSlices}, {"all packets observed", PacketsAll}} {
+		b.Run(c.name, func(b *testing.B) {
+			p := New(Options{Packets: c.mode})
+			if err := p.Open(kerneltest.Kernel(b)); err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer listener.Close()
+			var ends [2]int
+			for i := range ends {
+				var conn net.Conn
+				if i == 0 {
+					conn, err = net.Dial("tcp", listener.Addr().String())
+				} else {
+					conn, err = listener.Accept()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				file, err := conn.(*net.TCPConn).File()
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer file.Close()
+				defer conn.Close()
+				ends[i] = int(file.Fd()) // it blocks from now on
+			}
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			buffer := make([]byte, 100)
+			before := threadCPU(b)
+			for b.Loop() {
+				for from := range ends {
+					unix.Write(ends[from], buffer)
+					unix.Read(ends[1-from], buffer)
+				}
+			}
+			b.ReportMetric(float64(threadCPU(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+func threadCPU(b *testing.B) int64 {
+	b.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &used); err != nil {
+		b.Fatal(err)
+	}
+	return used.Utime.Nano() + used.Stime.Nano()
 }
 
 // BenchmarkSamples tells what a sample of the connections costs, per run of the program that sees connections begin and
