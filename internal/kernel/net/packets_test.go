@@ -130,19 +130,16 @@ func TestPacketsOfConnectionsAreExact(t *testing.T) {
 			}
 			port := sendOver(t, w, server, max(2<<20/32768, 100000/c.size)*c.size, c.size)
 			sent, received := expectPackets(t, p, w, model.TCP, port)
-			if c.lose+c.duplicate+c.hold == 0 && received.Repeated != 0 {
-				t.Errorf("%d packets repeated, and none was lost", received.Repeated)
-			}
 			if received.Delay == nil {
 				t.Error("no delay was measured")
 			}
 			if received.Observed != received.ReceivedPackets {
 				t.Errorf("%d packets were observed of %d", received.Observed, received.ReceivedPackets)
 			}
-			// What is lost is sent again, and nothing else is while copies and reordering do not ask for it.
+			// What is lost is sent again. Where nothing is, what was sent again, because the machine was slow, had arrived.
 			lost := sent.SentPackets + received.Duplicated - received.ReceivedPackets
-			if again := sent.Retransmitted; again < lost || c.lose+c.duplicate+c.hold == 0 && again != 0 {
-				t.Errorf("%d packets sent again, and %d lost", again, lost)
+			if again := sent.Retransmitted; again < lost || c.lose+c.duplicate+c.hold == 0 && again != received.Repeated {
+				t.Errorf("%d packets sent again, %d of them needlessly, and %d lost", again, received.Repeated, lost)
 			}
 			if (received.OutOfOrder != 0) != (c.lose+c.hold != 0) {
 				t.Errorf("%d packets out of order", received.OutOfOrder)
