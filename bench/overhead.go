@@ -18,9 +18,9 @@ import (
 
 // overheadLoads are compared with and without the agent. Both ends run on the watched host.
 var overheadLoads = []load{
-	{name: "iperf3 128 KB", budget: 1, start: iperf("128K")},
+	{name: "iperf3 128 KB", budget: 1, packetBudget: 1, start: iperf("128K")},
 	{name: "iperf3 8 KB", start: iperf("8K")},
-	{name: "iperf3 1 KB", start: iperf("1K")},
+	{name: "iperf3 1 KB", packetBudget: 3, start: iperf("1K")},
 	redisLoad,
 	{name: "redis-benchmark GET, --times-only", budget: 2, timesOnly: true, start: redisBenchmark(100_000)},
 	{name: "redis-benchmark GET, 16 pipelined", latency: true, start: redisBenchmark(1_000_000, "-P", "16")},
@@ -30,7 +30,8 @@ var overheadLoads = []load{
 	{name: "gRPC, unary calls", latency: true, start: callGRPC},
 }
 
-var redisLoad = load{name: "redis-benchmark GET", latency: true, budget: 2, start: redisBenchmark(100_000)}
+var redisLoad = load{name: "redis-benchmark GET", latency: true, budget: 2, packetBudget: 1,
+	start: redisBenchmark(100_000)}
 
 func iperf(length string) starter {
 	return func(ctx context.Context, o options) (runner, func(), error) {

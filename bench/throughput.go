@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ type load struct {
 	name string
 	// budget is of the throughput lost, latencyBudget of the p99 added, both in percent; 0 is none.
 	budget, latencyBudget float64
+	// packetBudget is of the throughput lost by packets alone, in percent; 0: it is not taken.
+	packetBudget float64
 	// paced loads have a rate of their own: only their latency is compared.
 	paced bool
 	// timesOnly: requests are timed and not read (--times-only).
@@ -32,13 +35,17 @@ type runner func(context.Context) (result, error)
 // turnPairs is how many pairs of short turns stand for one pair of runs.
 const turnPairs = 40
 
+// packetTurn is how long packets are observed, or not: in each turn there is one slice of time.
+const packetTurn = time.Second
+
 // result of one run; p99 in seconds is 0 where the program does not tell it.
 type result struct{ speed, p99 float64 }
 
 func measureThroughput(ctx context.Context, o options) ([]row, error) {
 	var rows []row
+	exactly := slices.ContainsFunc(overheadLoads, func(l load) bool { return l.name == o.loads })
 	for _, l := range overheadLoads {
-		if !strings.Contains(l.name, o.loads) {
+		if !strings.Contains(l.name, o.loads) || exactly && l.name != o.loads {
 			continue
 		}
 		measured, err := l.compare(ctx, o)
@@ -63,6 +70,13 @@ func (l load) compare(ctx context.Context, o options) ([]row, error) {
 		}
 		rows = append(rows, lost)
 	}
+	if l.packetBudget > 0 {
+		lost, err := l.comparePackets(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, lost...)
+	}
 	if l.latency {
 		added, err := l.compareLatency(ctx, o)
 		if err != nil {
@@ -75,29 +89,72 @@ func (l load) compare(ctx context.Context, o options) ([]row, error) {
 
 // compareSpeed attaches the kernel programs to one long run and takes them away, in short turns.
 func (l load) compareSpeed(ctx context.Context, o options) (row, error) {
-	pairs := o.pairs * turnPairs
+	return l.speedLost(ctx, o, l.name+": throughput lost", l.budget, turn, o.pairs*turnPairs,
+		kernel.Options{WithoutEndpoints: l.timesOnly}, func(p *kernel.Probes) toggles { return toggles{p.Pause, p.Resume} })
+}
+
+// comparePackets attaches the hooks of packets and takes them away, while all other programs are attached: first for
+// slices of time, in turns as long as one takes to come again, and then for all packets.
+func (l load) comparePackets(ctx context.Context, o options) ([]row, error) {
+	shed := func(p *kernel.Probes) toggles {
+		return toggles{func() error { return p.Shed("packets") }, func() error { return p.Restore("packets") }}
+	}
+	sliced, err := l.speedLost(ctx, o, l.name+": throughput lost by packets, in slices", l.packetBudget, packetTurn,
+		o.pairs*turnPairs/4, kernel.Options{Packets: kernel.PacketsInSlices}, shed)
+	if err != nil {
+		return nil, err
+	}
+	all, err := l.speedLost(ctx, o, l.name+": throughput lost by packets, all observed", 0, turn, o.pairs*turnPairs,
+		kernel.Options{Packets: kernel.PacketsAll}, shed)
+	return []row{sliced, all}, err
+}
+
+// speedLost compares the speed of one long run in turns.
+func (l load) speedLost(ctx context.Context, o options, what string, budget float64, turn time.Duration, pairs int,
+	opened kernel.Options, of func(*kernel.Probes) toggles) (row, error) {
 	o.run = time.Duration(2*pairs)*turn*2 + 10*time.Second // it is cut short when the turns are over
 	run, stop, err := l.start(ctx, o)
 	if err != nil {
 		return row{}, err
 	}
 	defer stop()
-	p, err := truth.Open(kernel.Options{WithoutEndpoints: l.timesOnly})
+	p, err := truth.Open(opened)
 	if err != nil {
 		return row{}, err
 	}
 	defer p.Close()
-	losses, speed, err := lossInTurns(ctx, p, run, pairs)
+	losses, speed, err := lossInTurns(ctx, of(p), run, pairs, turn)
+	if err != nil {
+		return row{}, err
+	}
+	observed, err := observedShare(p)
 	if err != nil {
 		return row{}, err
 	}
 	low, high := interval(losses)
-	lost := row{what: l.name + ": throughput lost", value: median(losses), unit: "%", budget: l.budget, low: low,
+	lost := row{what: what, value: median(losses), unit: "%", budget: budget, low: low,
 		high: high,
 		detail: fmt.Sprintf("%d pairs of turns of %v, 95 %% sure between %.2f and %.2f; %.3g MB/s without", len(losses),
 			turn, low, high, speed/1e6)}
+	if observed > 0 {
+		lost.detail += fmt.Sprintf("; %.3g %% of the packets were observed", 100*observed)
+	}
 	progress("%s: %.2f %% (%s)", lost.what, lost.value, lost.detail)
 	return lost, nil
+}
+
+// observedShare is how many of the packets received were observed.
+func observedShare(p *kernel.Probes) (float64, error) {
+	edges, err := p.ReadEdges()
+	if err != nil {
+		return 0, err
+	}
+	var received, observed uint64
+	for i := range edges {
+		n := &edges[i].Counters.Packets
+		received, observed = received+n.ReceivedPackets, observed+n.Observed
+	}
+	return float64(observed) / float64(max(received, 1)), nil
 }
 
 // compareLatency takes turns: without, with, with, without, ... so that a drift of the machine's

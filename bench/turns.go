@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"outsight/internal/kernel"
 )
 
 const (
@@ -30,8 +28,11 @@ func bytesSent() (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 }
 
+// toggles are what takes place before a turn without and one with.
+type toggles struct{ off, on func() error }
+
 // speedOfTurn is in bytes per second.
-func speedOfTurn() (float64, error) {
+func speedOfTurn(turn time.Duration) (float64, error) {
 	time.Sleep(rest)
 	begun := time.Now()
 	first, err := bytesSent()
@@ -43,11 +44,11 @@ func speedOfTurn() (float64, error) {
 	return float64(last-first) / time.Since(begun).Seconds(), err
 }
 
-// lossInTurns attaches the kernel programs to a load that goes on and takes them away again, in
+// lossInTurns attaches kernel programs to a load that goes on and takes them away again, in
 // pairs of turns (without, with, with, without, ...). It returns each pair's loss in percent
 // and the median speed without them in bytes per second.
-func lossInTurns(ctx context.Context, p *kernel.Probes, run runner, pairs int) (losses []float64, plain float64,
-	err error) {
+func lossInTurns(ctx context.Context, programs toggles, run runner, pairs int, turn time.Duration) (losses []float64,
+	plain float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -66,13 +67,13 @@ func lossInTurns(ctx context.Context, p *kernel.Probes, run runner, pairs int) (
 		var speeds [2]float64 // without, with
 		for i := range 2 {
 			watched := (i + pair) % 2
-			toggle := p.Pause
+			toggle := programs.off
 			if watched == 1 {
-				toggle = p.Resume
+				toggle = programs.on
 			}
 			err := toggle()
 			if err == nil {
-				speeds[watched], err = speedOfTurn()
+				speeds[watched], err = speedOfTurn(turn)
 			}
 			if err != nil {
 				return nil, 0, err

@@ -58,6 +58,7 @@ enum {
 #define MSG_TRUNC 0x20
 #define MSG_ERRQUEUE 0x2000
 #define RCV_SHUTDOWN 1
+#define SOCK_DONE 1 /* a bit's number in skc_flags: the other end has sent its FIN */
 
 #define EEXIST 17
 #define EPIPE 32
@@ -173,6 +174,7 @@ struct sock_common {
 	u16 skc_num;
 	u16 skc_family;
 	volatile u8 skc_state;
+	unsigned long skc_flags;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -215,7 +217,18 @@ struct tcp_sock {
 	u32 mdev_us; /* four times the value */
 	u32 chrono_stat[3]; /* jiffies; the second: limited by the receiver's window */
 	u64 bytes_received;
+	u64 bytes_sent; /* retransmissions among them */
+	u32 data_segs_out; /* the same */
+	u32 data_segs_in;
+	u32 total_retrans;
+	u32 rcv_ooopack;
 	struct minmax rtt_min;
+};
+
+struct udp_sock {
+	u16 gso_size;
+	u8 gro_enabled : 1; /* before Linux 6.7 */
+	unsigned long udp_flags;
 };
 
 struct socket {

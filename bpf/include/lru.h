@@ -13,8 +13,7 @@ enum lru_table {
 	LRU_QUERIES = 1,
 	LRU_TLS_CALLS = 2,
 	LRU_TLS_CONNECTIONS = 3,
-	LRU_EARLY = 4,
-	LRU_TABLES = 5,
+	LRU_TABLES = 4,
 };
 
 /* Of each table: entries that were made, and that programs removed. */

@@ -25,7 +25,6 @@ static __always_inline void open_on(struct connection *c, u32 index)
 	}
 	use_edge(c, index);
 	set_flags(c, CONNECTION_OPEN);
-	deliver_waiting(c);
 }
 
 /*
@@ -101,14 +100,18 @@ static __noinline int own(struct sock *sk, struct connection *c, struct task_str
 		set_flags(c, state == TCP_SYN_RECV ? CONNECTION_WHOLE : CONNECTION_OLD);
 		if (state == TCP_SYN_RECV)
 			c->opened_ns = bpf_ktime_get_ns();
+		else
+			skip_segments(sk, c);
 		sequences_of(sk, c);
 	}
 	u64 owner = task_cgroup_id(task);
 	set_flags(c, CONNECTION_OWNED);
 	if ((c->flags & CONNECTION_OPEN) && c->owner == owner)
 		return 0;
-	if (c->flags & CONNECTION_OPEN)
+	if (c->flags & CONNECTION_OPEN) {
+		count_segments(sk, c);
 		close_on(c);
+	}
 	c->owner = owner;
 	process_of(task, &c->process);
 	if (c->role == ROLE_CLIENT) {

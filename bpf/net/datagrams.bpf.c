@@ -44,15 +44,17 @@ static __always_inline struct datagram_call *call_of(struct bpf_sock_addr *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	u64 task = bpf_get_current_task();
 	struct datagram_socket *s;
+	u16 port = bpf_ntohs((u16)ctx->user_port);
 
-	if (!sk)
+	/* A connected socket comes here without an address where its call has control messages. */
+	if (!sk || !port)
 		return NULL;
 	s = bpf_sk_storage_get(&datagram_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
 		return NULL;
 	struct datagram_call *call = &s->calls[call_index(task)];
 	call->task = task;
-	call->peer.port = bpf_ntohs((u16)ctx->user_port);
+	call->peer.port = port;
 	call->peer.unused = 0;
 	return call;
 }

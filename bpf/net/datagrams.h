@@ -9,13 +9,15 @@
 
 /* What an edge of UDP has besides struct edge; at the same index of a table of its own. */
 struct datagram_edge {
-	u64 sent_packets;     /* calls that sent; a call with UDP_SEGMENT sends several at once */
+	u64 sent_packets;     /* calls that sent */
 	u64 received_packets; /* calls that received */
 	u64 one_way;	      /* requests' datagrams in streams without replies */
 	u64 streams;	      /* requests that turned out to be the beginning of a stream */
 	u64 pending;	      /* requests without a reply, found by the last sweep */
 	u64 generation;	      /* changed by the reader: flows must look for their edge again */
-	u64 unused[2];
+	/* datagrams beyond one for each call: of UDP_SEGMENT and UDP_GRO */
+	u64 sent_extra;
+	u64 received_extra;
 };
 
 struct datagram_peer {

@@ -9,10 +9,11 @@
 #include "include/kernel.h"
 #include "include/cgroup_id.h"
 #include "net/datagram_flows.h"
+#include "net/datagram_segments.h"
 #include "net/datagrams.h"
 #include "net/dns.h"
-#include "net/early_packets.h"
 #include "net/edge_maps.h"
+#include "net/packet_counts.h"
 #include "net/pairing.h"
 
 static __noinline int datagram(struct sock *sk, int bytes, bool sent)
@@ -68,13 +69,16 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 			return 0;
 		f->edge = index;
 		f->generation = d->generation;
-		claim_packets(s, &peer, f);
+		f->known = 1;
 	}
 	struct edge *edge = bpf_map_lookup_elem(&edges, &index);
 	if (!edge)
 		return 0;
 	__sync_fetch_and_add(sent ? &edge->sent_bytes : &edge->received_bytes, (u64)bytes);
 	__sync_fetch_and_add(sent ? &d->sent_packets : &d->received_packets, 1);
+	u32 datagrams = counts_packets ? datagrams_of_call(sk, bytes, sent) : 1;
+	if (datagrams > 1)
+		__sync_fetch_and_add(sent ? &d->sent_extra : &d->received_extra, datagrams - 1);
 	if (!known)
 		return 0;
 	u16 service = f->role == ROLE_CLIENT ? peer.port : sk->__sk_common.skc_num;

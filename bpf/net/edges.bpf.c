@@ -38,6 +38,7 @@ const struct reader_enums {
 	enum cpu_architecture cpu_architecture;
 	enum quota quota;
 	enum lru_table lru_table;
+	enum packet_direction packet_direction;
 	enum edge_drop edge_drop;
 	enum endpoint_drop endpoint_drop;
 } *reader_enums __attribute__((unused));
@@ -84,6 +85,7 @@ static __always_inline void connecting(struct sock *sk)
 	__builtin_memset(&c->head, 0, sizeof(c->head));
 	c->early.state = EARLY_NONE;
 	__builtin_memset(&c->packets, 0, sizeof(c->packets));
+	skip_segments(sk, c);
 	bpf_sk_storage_delete(&http2_connections, sk);
 	if (is_forwarder(&c->process, netns_of(sk))) {
 		set_flags(c, CONNECTION_FORWARDER);
@@ -226,6 +228,7 @@ static __always_inline void closed(struct sock *sk, int old_state)
 	if (c->flags & CONNECTION_HTTP2)
 		http2_closed(sk);
 	leave_pair(sk, c);
+	count_segments(sk, c);
 	count_end(sk, c, edge);
 	close_on(c);
 }
@@ -348,6 +351,7 @@ static __always_inline void sweep_connection(struct sock *sk, struct connection 
 
 		if (edge)
 			__sync_fetch_and_add(&edge->open, 1);
+		count_segments(sk, c);
 	}
 	u64 now = bpf_ktime_get_ns();
 	if (c->early.state == EARLY_KEPT && elapsed(c->early.first_ns, now) > SWEEP_AFTER_NS)

@@ -212,6 +212,7 @@ struct connection {
 	u32 edge_generation; /* of edge, when it was found */
 	u32 swept;	     /* the last sweep of all files that met it */
 	u32 unused;
+	struct counted_segments counted;
 	struct packet_path packets;
 	struct early early;
 	struct head head;

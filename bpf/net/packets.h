@@ -7,19 +7,21 @@
 
 /*
  * Packets with data as they go over the network: of one that was handed over whole and is segmented
- * later, each segment counts. Bytes are those of the data.
+ * later, each segment counts. Bytes are those of the data. Those of UDP that were sent and received
+ * are in struct edge and struct datagram_edge.
  */
 struct packet_counts {
-	u64 sent_packets; /* retransmissions among them */
+	u64 sent_packets; /* TCP: retransmissions among them */
 	u64 sent_bytes;
-	u64 received_packets; /* copies among them */
-	u64 received_bytes;
-	u64 reordered_packets;	/* received: an older one than the newest before, and no copy */
-	u64 duplicated_packets; /* received: copies of what had been received, made on the way */
-	u64 repeated_packets;	/* received: sent again, although it had been received */
+	u64 received_packets; /* TCP: copies among them */
+	u64 received_bytes;   /* TCP: each byte once, when all before it have come */
+	u64 reordered_packets;	/* observed: an older one than the newest before, and no copy */
+	u64 duplicated_packets; /* observed: copies of what had been received, made on the way */
+	u64 repeated_packets;	/* observed: sent again, although it had been received */
+	u64 observed_packets;	/* received while the hooks of packets were attached */
+	u64 retransmitted_packets; /* TCP: sent again, those without data among them */
+	u64 out_of_order_packets;  /* TCP: received when one before them was missing */
 };
-
-#define PACKET_COUNTS (sizeof(struct packet_counts) / sizeof(u64))
 
 /* What an edge has of its packets; at the same index of a table of its own. */
 struct edge_packets {
@@ -30,26 +32,46 @@ struct edge_packets {
 	u64 unread_sum_ns;	/* for which requests lay in the server's sockets until they were read */
 	u64 unread_requests;	/* of how many reads that is the sum */
 	u32 delay_histogram;	/* index in the pool, 0 until first needed */
-	/* Set by the reader: of 2^level bytes (TCP) or packets (UDP) one is timed. */
-	u32 sent_level;
-	u32 received_level;
-	u32 unused[3];
+	u32 unused;
 };
 
-/* What is known of the packets of one connection, or of one flow of UDP. */
+/* What of the kernel's counters of a connection its edge has. */
+struct counted_segments {
+	u64 sent_bytes;
+	u64 received_bytes;
+	u32 sent_packets;
+	u32 received_packets;
+	u32 retransmitted_packets;
+	u32 out_of_order_packets;
+};
+
+/* The order of the packets that were observed of one connection, or of one flow of UDP. */
 struct packet_path {
-	struct packet_counts waiting; /* until the edge is known */
 	u64 ids;       /* which of the 64 ids up to newest_id were received; bit 0: newest_id */
 	u32 highest;   /* TCP: the end of the highest sequence received */
 	u32 timestamp; /* TCP: the timestamp of the newest packet received */
 	u32 contiguous; /* TCP: up to here all was received, or more */
+	u32 slice;	/* of time: of what was received in another one, nothing is remembered */
 	u16 newest_id; /* IPv4: the identification of the newest packet received */
 	u16 flags;
+	u32 unused;
 };
 
-#define PATH_BEGUN 1	/* a packet was received */
-#define PATH_RECEIVED 2 /* one with data was: highest, timestamp and contiguous are set */
-#define PATH_IDS 4	/* newest_id is set */
+#define PATH_RECEIVED 1 /* highest, timestamp and contiguous are set */
+#define PATH_IDS 2	/* newest_id is set */
+
+/* Of one of the hooks of packets, on one CPU. */
+struct packet_hook {
+	u64 runs;
+	u32 period;
+	u32 observed; /* in this period */
+};
+
+enum packet_direction {
+	PACKET_SENT = 0,
+	PACKET_RECEIVED = 1,
+	PACKET_DIRECTIONS = 2,
+};
 
 /* A packet that was sent from this host, and not received on it so far. */
 struct packet_stamp {

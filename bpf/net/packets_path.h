@@ -3,6 +3,9 @@
  * Packets with data on their way between sockets: the part of edges.bpf.c that is called where a
  * socket's packets leave for the network, before they are segmented, and where they arrive, after
  * they were put together. Its answer is always to let them pass.
+ *
+ * It finds out the delay of packets and their order. How many there are is known without it: so
+ * the reader attaches it for slices of time only.
  */
 #ifndef OUTSIGHT_PACKETS_PATH_H
 #define OUTSIGHT_PACKETS_PATH_H
@@ -11,12 +14,25 @@
 #include "net/addresses.h"
 #include "net/connections.h"
 #include "net/datagram_flows.h"
-#include "net/early_packets.h"
 #include "net/packet_counts.h"
 #include "net/packet_stamps.h"
 #include "net/packets.h"
 
 #define LET_PASS 1
+
+/* The present slice of time; set by the reader. 0: packets are not observed. */
+volatile u32 packet_slice = 0;
+
+/* A slice may last for several periods. In each, a CPU observes so many packets in each direction. */
+volatile u32 packet_period = 0;
+volatile u32 packet_limit = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, PACKET_DIRECTIONS);
+	__type(key, u32);
+	__type(value, struct packet_hook);
+} packet_hooks SEC(".maps");
 
 /* As the kernel's interface has them. */
 struct bpf_sock {
@@ -42,11 +58,6 @@ struct bpf_tcp_sock {
 	u32 rtt_min;
 	u32 snd_ssthresh;
 	u32 rcv_nxt;
-	u32 snd_nxt;
-	u32 snd_una;
-	u32 mss_cache;
-	u32 unused[12];
-	u64 bytes_received;
 };
 
 struct __sk_buff {
@@ -65,7 +76,7 @@ struct __sk_buff {
 
 _Static_assert(__builtin_offsetof(struct __sk_buff, gso_segs) == 164, "gso_segs");
 _Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "sk");
-_Static_assert(__builtin_offsetof(struct bpf_tcp_sock, bytes_received) == 80, "bytes_received");
+_Static_assert(__builtin_offsetof(struct bpf_tcp_sock, rcv_nxt) == 16, "rcv_nxt");
 
 /* One packet with data. */
 struct packet {
@@ -209,26 +220,28 @@ static __always_inline u32 udp_order(struct packet_path *path, const struct pack
 	return IN_ORDER;
 }
 
-/* --- counting --- */
-
-static __always_inline void count_packet(struct packet_counts *to, const struct packet *packet,
-					 u32 order, bool repeated)
+/* What was found out about the order of packets. */
+static __always_inline void count_order(struct packet_counts *to, u32 segments, u32 order,
+					bool repeated)
 {
-	u32 n = packet->segments;
-
-	if (packet->sent) {
-		__sync_fetch_and_add(&to->sent_packets, n);
-		__sync_fetch_and_add(&to->sent_bytes, packet->length);
-		return;
-	}
-	__sync_fetch_and_add(&to->received_packets, n);
-	__sync_fetch_and_add(&to->received_bytes, packet->length);
+	__sync_fetch_and_add(&to->observed_packets, segments);
 	if (order == ORDER_OLDER)
-		__sync_fetch_and_add(&to->reordered_packets, n);
+		__sync_fetch_and_add(&to->reordered_packets, segments);
 	else if (order == ORDER_COPY)
-		__sync_fetch_and_add(&to->duplicated_packets, n);
+		__sync_fetch_and_add(&to->duplicated_packets, segments);
 	if (repeated)
-		__sync_fetch_and_add(&to->repeated_packets, n);
+		__sync_fetch_and_add(&to->repeated_packets, segments);
+}
+
+/* What came before this slice is not remembered: of what came between the two, nothing is known. */
+static __always_inline void begin_slice(struct packet_path *path)
+{
+	u32 slice = packet_slice;
+
+	if (path->slice == slice)
+		return;
+	path->slice = slice;
+	path->flags = 0;
 }
 
 /* --- TCP --- */
@@ -245,11 +258,6 @@ static __always_inline u32 position_of(const struct packet *packet)
 	return last >> (bit & 31) << (bit & 31);
 }
 
-static __always_inline bool is_multiple(u32 position, u32 level)
-{
-	return !(position & ((1U << (level & 31)) - 1));
-}
-
 static __always_inline bool edge_is_known(const struct connection *c)
 {
 	return c->flags & CONNECTION_OPEN && edge_at(c->edge, c->edge_generation);
@@ -259,10 +267,6 @@ static __always_inline void time_tcp(struct connection *c, struct edge_packets *
 				     const struct packet *packet)
 {
 	u32 position = position_of(packet);
-	u32 level = !p ? 0 : packet->sent ? p->sent_level : p->received_level;
-
-	if (!is_multiple(position, level))
-		return;
 	u64 identity = (u64)position << 32 | packet->timestamp;
 	/* Which connection, and which way. */
 	u64 check = c->flags & CONNECTION_WHOLE ?
@@ -273,22 +277,6 @@ static __always_inline void time_tcp(struct connection *c, struct edge_packets *
 		stamp_packet(identity, check);
 	else if (p)
 		match_packet(p, identity, check);
-}
-
-/* What came with the last packet of the handshake came to the listening socket. */
-static __always_inline void count_with_handshake(struct connection *c, struct bpf_tcp_sock *tcp)
-{
-	if (c->packets.flags & PATH_BEGUN)
-		return;
-	c->packets.flags |= PATH_BEGUN;
-	u64 bytes = tcp->bytes_received;
-	if (c->role != ROLE_SERVER || !(c->flags & CONNECTION_WHOLE) || !bytes)
-		return;
-	u32 size = tcp->mss_cache;
-	struct packet packet = {.length = bytes, .segments = size ? (bytes + size - 1) / size : 1};
-	count_packet(&c->packets.waiting, &packet, IN_ORDER, false);
-	if (edge_is_known(c))
-		deliver_waiting(c);
 }
 
 #define TCP_TIMESTAMP bpf_htonl(0x0101080a) /* no operation twice, kind 8, length 10 */
@@ -306,7 +294,6 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 		tcp = bpf_tcp_sock(sk);
 		if (!tcp)
 			return 0;
-		count_with_handshake(c, tcp);
 	}
 	if (bpf_skb_load_bytes(skb, packet.transport, header, 20))
 		return 0;
@@ -319,8 +306,6 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	if (size >= 32 && !bpf_skb_load_bytes(skb, packet.transport + 20, &header[5], 12) &&
 	    header[5] == TCP_TIMESTAMP)
 		packet.timestamp = bpf_ntohl(header[6]);
-	bool repeated = false;
-	u32 order = tcp ? tcp_order(&c->packets, &packet, tcp->rcv_nxt, &repeated) : IN_ORDER;
 	struct edge_packets *p = NULL;
 	if (edge_is_known(c)) {
 		u32 index = c->edge;
@@ -328,10 +313,14 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	}
 	if (!sent && !c->unread_since_ns && c->role == ROLE_SERVER)
 		c->unread_since_ns = bpf_ktime_get_ns();
-	count_packet(p ? &p->counts : &c->packets.waiting, &packet, order, repeated);
+	if (tcp) {
+		begin_slice(&c->packets);
+		bool repeated = false;
+		u32 order = tcp_order(&c->packets, &packet, tcp->rcv_nxt, &repeated);
+		if (p)
+			count_order(&p->counts, packet.segments, order, repeated);
+	}
 	time_tcp(c, p, &packet);
-	if (!p && edge_is_known(c))
-		deliver_waiting(c);
 	return 0;
 }
 
@@ -366,9 +355,6 @@ static __noinline int time_udp(struct __sk_buff *skb, const struct packet *packe
 		return 0;
 	u64 identity = mixed(data[0] ^ mixed(data[1])) | 1;
 	u64 check = (u64)packet->greater_port << 48 | (u64)packet->id << 32 | length;
-	u32 level = !p ? 0 : packet->sent ? p->sent_level : p->received_level;
-	if (!is_multiple(mixed(identity + check), level))
-		return 0;
 	if (packet->sent)
 		stamp_packet(identity, check);
 	else if (p)
@@ -404,40 +390,47 @@ static __noinline int udp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	packet.greater_port = source > destination ? source : destination;
 	packet.length = skb->len - before;
 	packet.segments = segments_of(skb, packet.length);
+	if (sent)
+		return time_udp(skb, &packet, NULL);
 	key.socket = bpf_get_socket_cookie(skb);
-	key.peer.address = sent ? packet.to : packet.from;
-	key.peer.port = sent ? destination : source;
-	struct datagram_socket *s = bpf_sk_storage_get(&datagram_sockets, sk, 0, 0);
-	struct datagram_flow *f = made_flow(s, &key);
-	struct packet_path *path = f ? &f->packets : early_path(&key);
-	if (!path) {
-		count_drop(DROP_DATAGRAM_FLOW);
+	key.peer.address = packet.from;
+	key.peer.port = source;
+	struct datagram_flow *f = made_flow(bpf_sk_storage_get(&datagram_sockets, sk, 0, 0), &key);
+	if (!f || !flow_is_known(f))
 		return 0;
-	}
-	u32 order = sent ? IN_ORDER : udp_order(path, &packet);
-	struct edge_packets *p = NULL;
-	if (f && flow_is_known(f)) {
-		u32 index = f->edge;
-		p = bpf_map_lookup_elem(&packets_of_edge, &index);
-	}
-	count_packet(p ? &p->counts : &path->waiting, &packet, order, false);
-	time_udp(skb, &packet, p);
-	if (p)
+	u32 index = f->edge;
+	struct edge_packets *p = bpf_map_lookup_elem(&packets_of_edge, &index);
+	if (!p)
 		return 0;
-	if (!f) {
-		s = bpf_sk_storage_get(&datagram_sockets, sk, 0, 0);
-		f = made_flow(s, &key);
+	begin_slice(&f->packets);
+	count_order(&p->counts, packet.segments, udp_order(&f->packets, &packet), false);
+	return time_udp(skb, &packet, p);
+}
+
+/* Counts the run of a hook, and says whether this packet is one more that may be observed. */
+static __always_inline bool may_observe(bool sent)
+{
+	u32 which = sent ? PACKET_SENT : PACKET_RECEIVED, period = packet_period;
+	struct packet_hook *hook = bpf_map_lookup_elem(&packet_hooks, &which);
+
+	if (!hook)
+		return false;
+	hook->runs++;
+	if (hook->period != period) {
+		hook->period = period;
+		hook->observed = 0;
 	}
-	if (f && flow_is_known(f))
-		deliver_packets(&path->waiting, f->edge);
-	return 0;
+	if (hook->observed >= packet_limit)
+		return false;
+	hook->observed++;
+	return true;
 }
 
 static __always_inline int packet_passes(struct __sk_buff *skb, bool sent)
 {
 	struct bpf_sock *sk = skb->sk;
 
-	if (!sk)
+	if (!packet_slice || !may_observe(sent) || !sk)
 		return LET_PASS;
 	sk = bpf_sk_fullsock(sk);
 	if (!sk)

@@ -23,7 +23,6 @@ static __noinline struct edge *find_edge_again(struct sock *sk, struct connectio
 	c->phase = PHASE_IDLE;
 	c->head.target = 0;
 	use_edge(c, edge_of(sk, c));
-	deliver_waiting(c);
 	return edge_at(c->edge, c->edge_generation);
 }
 

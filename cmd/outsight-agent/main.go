@@ -55,8 +55,8 @@ func run(args []string, out, errOut io.Writer) int {
 		"time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name "+
 		"endpoints")
-	packets := flags.Bool("packets", false, "count packets on their way and time a sample of them: what is lost, "+
-		"reordered and copied, and the delay in each direction (costs up to a microsecond per packet)")
+	packets := flags.Bool("packets", true, "count packets on their way, and observe a sample of them: what is lost, "+
+		"reordered and copied, and the delay in each direction")
 	counters := flags.String("counters", string(kernel.CountersAuto),
 		"cycles, instructions and cache misses per container: `auto` (where the machine has hardware counters), processes (for each process, too), off, or software (the kernel's events, for tests)")
 	htRatio := flags.String("ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
@@ -157,7 +157,7 @@ func run(args []string, out, errOut io.Writer) int {
 			Kubernetes: cluster,
 			Flight:     *flight, Anomalies: recorder.AnomalyOptions{Detect: report.Anomalies}, All: *all,
 			DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
-			Kernel: kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, Packets: *packets,
+			Kernel: kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, Packets: kernel.PacketsIf(*packets),
 				WithoutEndpoints: *timesOnly, Counters: counting},
 			HTRatios: ratios,
 		},

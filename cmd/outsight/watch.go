@@ -70,8 +70,8 @@ func (f *watchFlags) add(c *cobra.Command) {
 			"(for each process, too), off, or software (the kernel's events, for tests)")
 	c.Flags().StringVar(&f.htRatio, "ht-ratio", fmt.Sprint(energy.DefaultHTRatio),
 		"power of a core with two busy hardware threads over that with one, or MODEL=ratio,... by parts of CPU model names")
-	c.Flags().BoolVar(&f.packets, "packets", false, "count packets on their way and time a sample of them: what is lost, "+
-		"reordered and copied, and the delay in each direction (costs up to a microsecond per packet)")
+	c.Flags().BoolVar(&f.packets, "packets", true, "count packets on their way, and observe a sample of them: what is lost, "+
+		"reordered and copied, and the delay in each direction")
 	c.Flags().BoolVar(&f.tls, "tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to "+
 		"name endpoints")
 }
@@ -98,7 +98,7 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 		HTRatios: ratios,
 		Flight:   f.flight, All: f.all, DockerSocket: f.dockerSocket,
 		Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
-		Kernel: kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, Packets: f.packets,
+		Kernel: kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, Packets: kernel.PacketsIf(f.packets),
 			WithoutEndpoints: f.timesOnly, Counters: counters},
 	}
 	// A nil pointer in the interface would be something.

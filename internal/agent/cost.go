@@ -29,6 +29,10 @@ type programMeter struct {
 	// shares are those of the last measurement, by program: CPU time over time.
 	shares map[string]float64
 	totals map[string]programTotal
+	// runNS is how long a run took when it was last measured, and counted how often programs had run by then, of those
+	// that count it themselves. Few of the moments of a measurement may be among those at which they are attached.
+	runNS   map[string]float64
+	counted map[string]uint64
 	// number of measurements so far, and when the last one ended.
 	number   uint64
 	measured time.Time
@@ -75,25 +79,39 @@ func (m *programMeter) measure() {
 	if !m.measured.IsZero() {
 		since = ended.Sub(m.measured)
 	}
-	window := ended.Sub(began)
+	m.take(before, after, ended.Sub(began), since)
+	m.measured = ended
+	m.number++
+}
+
+// take adds what programs did in a window to the totals, for the time since the last one.
+func (m *programMeter) take(before, after map[string]model.ProgramCost, window, since time.Duration) {
 	m.shares = make(map[string]float64, len(after))
 	if m.totals == nil {
 		m.totals = make(map[string]programTotal)
+		m.runNS, m.counted = make(map[string]float64), make(map[string]uint64)
 	}
 	for name, now := range after {
 		was := before[name]
 		if now.Runs < was.Runs || now.RunTimeNS < was.RunTimeNS {
 			continue // it was loaded again
 		}
-		m.shares[name] = float64(now.RunTimeNS-was.RunTimeNS) / float64(window)
-		t := m.totals[name]
+		runs, ns := float64(now.Runs-was.Runs), float64(now.RunTimeNS-was.RunTimeNS)
 		scale := float64(since) / float64(window)
-		t.runs += scale * float64(now.Runs-was.Runs)
-		t.ns += scale * float64(now.RunTimeNS-was.RunTimeNS)
+		if now.Counted > 0 {
+			if runs > 0 {
+				m.runNS[name] = ns / runs
+			}
+			runs, scale = float64(now.Counted-m.counted[name]), 1
+			ns = runs * m.runNS[name]
+			m.counted[name] = now.Counted
+		}
+		m.shares[name] = scale * ns / float64(since)
+		t := m.totals[name]
+		t.runs += scale * runs
+		t.ns += scale * ns
 		m.totals[name] = t
 	}
-	m.measured = ended
-	m.number++
 }
 
 // costsByName sums programs of one name.
@@ -103,6 +121,7 @@ func costsByName(p Programs) map[string]model.ProgramCost {
 		sum := costs[c.Name]
 		sum.Runs += c.Runs
 		sum.RunTimeNS += c.RunTimeNS
+		sum.Counted += c.Counted
 		costs[c.Name] = sum
 	}
 	return costs

@@ -209,3 +209,28 @@ func get(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 }
+
+// What a program did in a window stands for the time since the last one; of one that counts its runs itself, all of them
+// count, and take as long as those that fell into a window.
+func TestCostOfProgramsThatCountTheirRuns(t *testing.T) {
+	var m programMeter
+	took := func(name string, ran, ns, counted uint64) (share float64, total programTotal) {
+		t.Helper()
+		m.take(map[string]model.ProgramCost{name: {}}, map[string]model.ProgramCost{name: {Runs: ran, RunTimeNS: ns,
+			Counted: counted}}, 50*time.Millisecond, time.Second)
+		return m.shares[name], m.totals[name]
+	}
+	if share, total := took("always", 100, 5e5, 0); !near(share, 0.01) || total != (programTotal{2000, 1e7}) {
+		t.Errorf("share %v, in all %+v", share, total)
+	}
+	// Until a run has fallen into a window it is not known how long one takes.
+	if share, total := took("in slices", 0, 0, 1000); share != 0 || total != (programTotal{1000, 0}) {
+		t.Errorf("share %v, in all %+v", share, total)
+	}
+	if share, total := took("in slices", 100, 5e4, 3000); !near(share, 0.001) || total != (programTotal{3000, 1e6}) {
+		t.Errorf("share %v, in all %+v", share, total)
+	}
+	if share, total := took("in slices", 0, 0, 5000); !near(share, 0.001) || total != (programTotal{5000, 2e6}) {
+		t.Errorf("share %v, in all %+v", share, total)
+	}
+}

@@ -63,7 +63,7 @@ var affectedBy = []struct {
 	{"oom_victims", AffectsUsage}, {"file_threads", AffectsUsage},
 	{"disk", AffectsDisks},
 	{"edge_clients", AffectsNames}, {"edge", AffectsEdges}, {"connections", AffectsEdges}, {"multipath_", AffectsEdges},
-	{"datagram_", AffectsEdges}, {"early_packets", AffectsEdges},
+	{"datagram_", AffectsEdges},
 	{"http2_connections", AffectsEdges}, {"http2_streams", AffectsEdges},
 	{"endpoints", AffectsEndpoints}, {"other_endpoints", AffectsEndpoints}, {"http2_", AffectsEndpoints},
 	{"tls_", AffectsEndpoints}, {"dns_", AffectsEndpoints},

@@ -42,11 +42,11 @@ func (e *Edge) ends() (served, called *Side) {
 // measureNetwork is how much longer its client waits than its server takes, where the time goes, and what packets tell.
 // Windows of two hosts are not of exactly the same time, so that what one sent less what the other received is no loss.
 func (e *Edge) measureNetwork() {
-	local := e.Paired && !e.across
+	local, tcp := e.Paired && !e.across, e.Transport == model.TCP.String()
 	if local {
 		e.Split = splitOf(e.ClientSide, e.ServerSide)
 	}
-	e.Network = networkOf(e.ClientSide, e.ServerSide, local)
+	e.Network = networkOf(e.ClientSide, e.ServerSide, local, tcp)
 	if e.Paired && e.ClientSide.P50 != nil && e.ServerSide.P50 != nil {
 		if d := float64(*e.ClientSide.P50 - *e.ServerSide.P50); !math.IsNaN(d) && !math.IsInf(d, 0) {
 			e.NetworkSeconds = &d

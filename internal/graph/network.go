@@ -24,9 +24,9 @@ type Network struct {
 	LossRatio *float64 `json:"loss_ratio,omitempty"`
 }
 
-// networkOf is the network between two sides, which may be nil; local says that they counted the same on one host. It is
-// nil where nothing is known.
-func networkOf(client, server *Side, local bool) *Network {
+// networkOf is the network between two sides, which may be nil; local says that they counted the same on one host, tcp
+// that the edge is of TCP. It is nil where nothing is known.
+func networkOf(client, server *Side, local, tcp bool) *Network {
 	n := &Network{}
 	if server != nil {
 		n.DelayThereP50, n.DelayThereP99, n.JitterThere = server.NetworkDelayP50, server.NetworkDelayP99, server.NetworkJitter
@@ -37,8 +37,8 @@ func networkOf(client, server *Side, local bool) *Network {
 	if local && client != nil && server != nil {
 		requests, replies := client.Of(networkRequestPackets), server.Of(networkResponsePackets)
 		if sent := requests + replies; sent > 0 {
-			there := lost(requests, server.Of(networkRequestPackets), server)
-			back := lost(replies, client.Of(networkResponsePackets), client)
+			there := lost(networkRequestPackets, client, server, tcp)
+			back := lost(networkResponsePackets, server, client, tcp)
 			n.LostThere, n.LostBack, n.LossRatio = &there, &back, ptrTo((there+back)/sent)
 		}
 	}

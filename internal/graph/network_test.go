@@ -31,6 +31,9 @@ func localPair(client, server *model.Container, transport model.Transport) []mod
 			Latency: latency(3, 30*time.Millisecond), TimeToFirstByte: latency(3, 10*time.Millisecond),
 			Packets: packetsOf(50, 95, 5, time.Millisecond)}),
 	}
+	if transport == model.TCP { // which sends again what was lost
+		ends[0].Counters.Packets.Retransmitted = 10
+	}
 	for i := range ends {
 		ends[i].Transport, ends[i].Paired = transport, true
 	}

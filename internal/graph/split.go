@@ -18,6 +18,8 @@ var (
 	networkRequestPackets  = edgeTable.field("network_request_packets")
 	networkResponsePackets = edgeTable.field("network_response_packets")
 	networkDuplicated      = edgeTable.field("network_duplicated")
+	networkObserved        = edgeTable.field("network_observed")
+	networkRetransmitted   = edgeTable.field("network_retransmitted")
 )
 
 // splitOf is the split of an edge of which both sides counted the same.
@@ -33,7 +35,17 @@ func splitOf(client, server *Side) *Split {
 	return s
 }
 
-// lost is what of sent packets did not arrive. Copies that were made on the way arrived besides.
-func lost(sent, arrived float64, receiver *Side) float64 {
-	return max(0, sent+receiver.Of(networkDuplicated)-arrived)
+// lost is what of sent packets did not arrive. Copies that were made on the way arrived besides: as many as of the
+// packets that were observed. The ends are read one after the other, and of a busy edge much is sent meanwhile; but
+// what TCP loses it sends again, so that it is no more than that.
+func lost(packets Field, sender, receiver *Side, tcp bool) float64 {
+	sent, arrived, copies := sender.Of(packets), receiver.Of(packets), receiver.Of(networkDuplicated)
+	if observed := receiver.Of(networkObserved); observed > 0 {
+		copies *= max(1, arrived/observed)
+	}
+	n := max(0, sent+copies-arrived)
+	if tcp {
+		return min(n, sender.Of(networkRetransmitted))
+	}
+	return n
 }

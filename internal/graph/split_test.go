@@ -29,3 +29,31 @@ func TestSplit(t *testing.T) {
 		t.Errorf("got %+v, and no delay back was measured", got)
 	}
 }
+
+// The ends of an edge are read one after the other: what differs is lost only if it was sent again.
+func TestLostOfTCPWasSentAgain(t *testing.T) {
+	var client, server Side
+	client.set(networkRequestPackets, 1000)
+	server.set(networkRequestPackets, 990)
+	for again, want := range map[float64]float64{0: 0, 3: 3, 10: 10, 11: 10} {
+		client.set(networkRetransmitted, again)
+		if got := lost(networkRequestPackets, &client, &server, true); got != want {
+			t.Errorf("%v sent again: %v lost, want %v", again, got, want)
+		}
+	}
+	if got := lost(networkRequestPackets, &client, &server, false); got != 10 {
+		t.Errorf("%v datagrams lost, want 10", got)
+	}
+}
+
+// One of 10 packets was observed: there were ten times as many copies.
+func TestCopiesAreThoseOfPacketsObserved(t *testing.T) {
+	var client, server Side
+	client.set(networkRequestPackets, 100)
+	server.set(networkRequestPackets, 97)
+	server.set(networkDuplicated, 2)
+	server.set(networkObserved, 9.7)
+	if got := lost(networkRequestPackets, &client, &server, false); got != 100+20-97 {
+		t.Errorf("%v lost there, want 23", got)
+	}
+}

@@ -28,6 +28,24 @@ const (
 	DefaultMaxRequests = block.DefaultMaxRequests
 )
 
+// PacketMode is what is found out about packets.
+type PacketMode = net.PacketMode
+
+// The modes of packets.
+const (
+	PacketsOff      = net.PacketsOff
+	PacketsInSlices = net.PacketsInSlices
+	PacketsAll      = net.PacketsAll
+)
+
+// PacketsIf is the mode of users: PacketsInSlices or PacketsOff.
+func PacketsIf(on bool) PacketMode {
+	if on {
+		return PacketsInSlices
+	}
+	return PacketsOff
+}
+
 // Options of Open. The zero value works.
 type Options struct {
 	// MaxCgroups bounds the control groups that are counted each by themselves (default DefaultMaxCgroups,
@@ -58,8 +76,8 @@ type Options struct {
 	MaxEdgeEndpoints int
 	// WithoutEndpoints leaves requests unread: transactions are only timed.
 	WithoutEndpoints bool
-	// Packets counts packets on their way, and times a sample of them.
-	Packets bool
+	// Packets counts packets on their way, and observes order and delay of a sample of them (default PacketsOff).
+	Packets PacketMode
 	// TLS reads requests of encrypted connections at the TLS libraries of the programs (OpenSSL, Go),
 	// with uprobes. Each call of a library then costs microseconds: it is
 	// stopped twice.

@@ -67,11 +67,11 @@ type EdgeCounters struct {
 	Packets PacketCounters
 }
 
-// PacketCounters count the packets with data of an edge as they go over the network, at one end: TCP segments and UDP
-// datagrams, after segmentation and before what was received is put together. Bytes are those of the data. All are 0
-// where packets are not seen.
+// PacketCounters count the packets with data of an edge as they go over the network, at one end: TCP segments, as the
+// kernel counts them, and UDP datagrams, as calls send and receive them. Bytes are those of the data. All are 0 where
+// packets are not counted.
 type PacketCounters struct {
-	// Sent ones have retransmissions among them, received ones copies and what is lost after the network.
+	// Sent ones have retransmissions among them, received ones of TCP copies. ReceivedBytes of TCP have each byte once.
 	SentPackets, SentBytes, ReceivedPackets, ReceivedBytes uint64
 	// Reordered counts packets received that are older than one that was received before (RFC 4737), Duplicated
 	// copies of packets that were received, and Repeated segments that were sent again although they had been
@@ -83,12 +83,18 @@ type PacketCounters struct {
 	DelayVariationNS uint64
 	// UnreadNS is for how long requests lay in the server's sockets until they were read, UnreadRequests of how many.
 	UnreadNS, UnreadRequests uint64
+	// Observed is of how many packets received the order and the delay were looked at: Reordered, Duplicated, Repeated,
+	// Delay and UnreadRequests are of these. The others are of all.
+	Observed uint64
+	// Retransmitted counts TCP segments that this end sent again, those without data among them, and OutOfOrder those
+	// that it received when one before them was missing.
+	Retransmitted, OutOfOrder uint64
 }
 
 // Plain lists the counters that add up: all but the histogram.
 func (n *PacketCounters) Plain() []*uint64 {
 	return []*uint64{&n.SentPackets, &n.SentBytes, &n.ReceivedPackets, &n.ReceivedBytes, &n.Reordered, &n.Duplicated,
-		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests}
+		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests, &n.Observed, &n.Retransmitted, &n.OutOfOrder}
 }
 
 // Seen reports whether any packet was.
@@ -483,37 +489,66 @@ var EdgeRows = []Row[Edge]{
 				Formula: Derived, Meaning: "Packets that the server sent and that did not arrive; of ends on one host",
 				Query: "clamp_min(" + sentLess("response", RoleServer, RoleClient) + ", 0)"}}}}},
 	{Name: "outsight_edge_network_request_bytes_total", OTel: "outsight.edge.network.request", Unit: "By", Kind: Counter,
-		Help: "Data in packets from the client to the server, with what was sent again or copied",
+		Help: "Data in packets from the client to the server: sent by the client, with what was sent again, or received by " +
+			"the server, of TCP each byte once",
 		Columns: []Column[Edge]{{Name: "network_request_bytes", Count: ofPackets(func(e *Edge) uint64 {
 			return towardsServer(e, e.Counters.Packets.SentBytes, e.Counters.Packets.ReceivedBytes)
 		})}}},
 	{Name: "outsight_edge_network_response_bytes_total", OTel: "outsight.edge.network.response", Unit: "By",
 		Kind: Counter,
-		Help: "Data in packets from the server to the client, with what was sent again or copied",
+		Help: "Data in packets from the server to the client: sent by the server, with what was sent again, or received by " +
+			"the client, of TCP each byte once",
 		Columns: []Column[Edge]{{Name: "network_response_bytes", Count: ofPackets(func(e *Edge) uint64 {
 			return towardsServer(e, e.Counters.Packets.ReceivedBytes, e.Counters.Packets.SentBytes)
 		})}}},
 	{Name: "outsight_edge_network_reordered_packets_total", OTel: "outsight.edge.network.reordered_packets", Unit: "{packet}",
 		Kind: Counter,
-		Help: "Packets that arrived at this end after one that was sent later (RFC 4737)",
+		Help: "Packets that arrived at this end after one that was sent later (RFC 4737), of those that were observed",
 		Columns: []Column[Edge]{{Name: "network_reordered",
 			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Reordered }), Shown: []Number{
 				{Key: "network_reordered", Title: "Reordered packets", Group: GroupPath, Order: 12, Trouble: true,
-					Meaning: "Packets that arrived at this end after one that was sent later"}}}}},
+					Meaning: "Packets that arrived at this end after one that was sent later, " +
+						"of those that were observed"}}}}},
 	{Name: "outsight_edge_network_duplicated_packets_total", OTel: "outsight.edge.network.duplicated_packets", Unit: "{packet}",
 		Kind: Counter,
-		Help: "Copies of packets, made on the way, that arrived at this end",
+		Help: "Copies of packets, made on the way, that arrived at this end, of those that were observed",
 		Columns: []Column[Edge]{{Name: "network_duplicated",
 			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Duplicated }), Shown: []Number{
 				{Key: "network_duplicated", Title: "Copied packets", Group: GroupPath, Order: 13, Trouble: true,
-					Meaning: "Copies of packets, made on the way, that arrived at this end"}}}}},
+					Meaning: "Copies of packets, made on the way, that arrived at this end, " +
+						"of those that were observed"}}}}},
 	{Name: "outsight_edge_network_repeated_packets_total", OTel: "outsight.edge.network.repeated_packets", Unit: "{packet}",
 		Kind: Counter,
-		Help: "TCP segments that arrived at this end, sent again although they had arrived before",
+		Help: "TCP segments that arrived at this end, sent again although they had arrived before, of those that were " +
+			"observed",
 		Columns: []Column[Edge]{{Name: "network_repeated",
 			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Repeated }), Shown: []Number{
 				{Key: "network_repeated", Title: "Needless retransmissions", Group: GroupPath, Order: 14, Trouble: true,
-					Meaning: "TCP segments that were sent again although they had arrived at this end"}}}}},
+					Meaning: "TCP segments that were sent again although they had arrived at this end, " +
+						"of those that were observed"}}}}},
+	{Name: "outsight_edge_network_observed_packets_total", OTel: "outsight.edge.network.observed_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Packets received whose order and delay were looked at: those in slices of time, or all while there are few",
+		Columns: []Column[Edge]{{Name: "network_observed",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Observed }), Shown: []Number{
+				{Key: "network_observed", Title: "Packets observed", Group: GroupPath, Order: 18,
+					Meaning: "Packets that arrived at this end whose order and delay were looked at: what was found of " +
+						"them is an estimate for all"}}}}},
+	{Name: "outsight_edge_network_retransmitted_packets_total", OTel: "outsight.edge.network.retransmitted_packets",
+		Unit: "{packet}", Kind: Counter,
+		Help: "TCP segments that this end sent again, as the kernel counts them: those without data among them",
+		Columns: []Column[Edge]{{Name: "network_retransmitted",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Retransmitted }), Shown: []Number{
+				{Key: "network_retransmitted", Title: "Packets sent again", Group: GroupPath, Order: 19, Trouble: true,
+					Meaning: "TCP segments that this end sent again"}}}}},
+	{Name: "outsight_edge_network_out_of_order_packets_total", OTel: "outsight.edge.network.out_of_order_packets",
+		Unit: "{packet}", Kind: Counter,
+		Help: "TCP segments that arrived at this end when one before them was missing: lost, or on its way",
+		Columns: []Column[Edge]{{Name: "network_out_of_order",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.OutOfOrder }), Shown: []Number{
+				{Key: "network_out_of_order", Title: "Packets out of order", Group: GroupPath, Order: 20, Trouble: true,
+					Meaning: "TCP segments that arrived at this end when one before them was missing: lost, or " +
+						"on its way"}}}}},
 	{Name: "outsight_edge_network_delay_seconds", OTel: "outsight.edge.network.delay", Unit: "s", Kind: HistogramSeries,
 		Help: "Time of packets from the other end’s network stack to this end’s, of a sample of those that were sent on the " +
 			"same host",

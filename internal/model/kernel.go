@@ -225,4 +225,7 @@ type ProgramCost struct {
 	// Missed counts events at which the kernel did not run it: it was already running on that CPU.
 	Missed    uint64
 	RunTimeNS uint64
+	// Counted is how often it ran by its own count, which goes on while the statistics are off; 0 where it has none.
+	// Such a program is attached for moments only.
+	Counted uint64
 }

@@ -19,7 +19,6 @@ const ADVICE: [RegExp, string, string][] = [
   [/^tls_(probes|container_share|mappings|reading)$/, 'Some programs are not probed, or later: a container has used its share.', 'Nothing: their requests are timed without a name. Look at which container maps so many libraries.'],
   [/^tls_/, 'Some requests of TLS connections have no name.', 'Nothing: they are timed all the same.'],
   [/^dns_queries$|^datagram/, 'Some UDP exchanges count as unanswered.', 'Nothing, unless the DNS numbers matter: fewer peers per socket.'],
-  [/^early_packets$/, 'Some UDP packets that no program has received are not counted: packets that were lost look more.', 'Nothing: see who sends to sockets that nobody reads.'],
   [/^untold_closes$/, 'Ends of connections were found later than they happened.', 'Nothing: counts are right, durations a little long.'],
   [/^multipath_transfers$/, 'Data of multipath TCP connections is not seen.', 'Turn multipath off where it is not meant (GODEBUG=multipathtcp=0 in Go).'],
   [/^forwarded_clients$/, 'It is not known which client is behind Docker’s userland proxy.', 'Start dockerd with --userland-proxy=false.'],

@@ -48,11 +48,11 @@ export interface Side {
   network_request_packets?: number
   /** Packets with data to the client: on the server side those sent, retransmissions among them, on the client side those that arrived */
   network_response_packets?: number
-  /** Packets that arrived at this end after one that was sent later */
+  /** Packets that arrived at this end after one that was sent later, of those that were observed */
   network_reordered?: number
-  /** Copies of packets, made on the way, that arrived at this end */
+  /** Copies of packets, made on the way, that arrived at this end, of those that were observed */
   network_duplicated?: number
-  /** TCP segments that were sent again although they had arrived at this end */
+  /** TCP segments that were sent again although they had arrived at this end, of those that were observed */
   network_repeated?: number
   /** Packets whose delay on the way to this end was measured */
   network_delay_samples?: number
@@ -60,6 +60,12 @@ export interface Side {
   network_unread_mean?: Seconds
   /** Requests of which it was measured how long they lay in the server’s socket until it read them */
   network_unread_requests?: number
+  /** Packets that arrived at this end whose order and delay were looked at: what was found of them is an estimate for all */
+  network_observed?: number
+  /** TCP segments that this end sent again */
+  network_retransmitted?: number
+  /** TCP segments that arrived at this end when one before them was missing: lost, or on its way */
+  network_out_of_order?: number
   /** Time in which the sender’s own buffer was too small for the path, of connections that ended */
   send_buffer_limited_seconds?: Seconds
   connections_open: number
@@ -108,7 +114,7 @@ export const USAGE_GROUPS: [string, string[]][] = [
 export const SIDE_GROUPS: [string, string[]][] = [
   ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'send_buffer_limited_seconds']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'network_observed', 'network_retransmitted', 'network_out_of_order', 'send_buffer_limited_seconds']],
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
   ['What went wrong', ['failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued']],
   ['Not timed as requests', ['transfers', 'held', 'pushes', 'one_way']],
@@ -172,12 +178,15 @@ export const SIDE_MEANING: Record<string, string> = {
   network_jitter: 'By how much the delay of one packet differs from the one before, on average',
   network_request_packets: 'Packets with data to the server: on the client side those sent, retransmissions among them, on the server side those that arrived',
   network_response_packets: 'Packets with data to the client: on the server side those sent, retransmissions among them, on the client side those that arrived',
-  network_reordered: 'Packets that arrived at this end after one that was sent later',
-  network_duplicated: 'Copies of packets, made on the way, that arrived at this end',
-  network_repeated: 'TCP segments that were sent again although they had arrived at this end',
+  network_reordered: 'Packets that arrived at this end after one that was sent later, of those that were observed',
+  network_duplicated: 'Copies of packets, made on the way, that arrived at this end, of those that were observed',
+  network_repeated: 'TCP segments that were sent again although they had arrived at this end, of those that were observed',
   network_delay_samples: 'Packets whose delay on the way to this end was measured',
   network_unread_mean: 'For how long a request lay in the server’s socket until it was read, on average',
   network_unread_requests: 'Requests of which it was measured how long they lay in the server’s socket until it read them',
+  network_observed: 'Packets that arrived at this end whose order and delay were looked at: what was found of them is an estimate for all',
+  network_retransmitted: 'TCP segments that this end sent again',
+  network_out_of_order: 'TCP segments that arrived at this end when one before them was missing: lost, or on its way',
   send_buffer_limited_seconds: 'Time in which the sender’s own buffer was too small for the path, of connections that ended',
   failures: 'Attempts to connect that failed',
   resets: 'Connections that ended with a reset instead of a close',
@@ -228,4 +237,4 @@ export const HOST_MEANING: Record<string, string> = {
 }
 
 /** The numbers of edges of which more is worse. */
-export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'network_reordered', 'network_duplicated', 'network_repeated', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes', 'lost_there', 'lost_back', 'loss_ratio', 'probe_loss_ratio', 'probe_lost_there', 'probe_lost_back'])
+export const TROUBLE: ReadonlySet<string> = new Set(['retransmits', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_retransmitted', 'network_out_of_order', 'failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued', 'unseen_bytes', 'lost_there', 'lost_back', 'loss_ratio', 'probe_loss_ratio', 'probe_lost_there', 'probe_lost_back'])

@@ -19,9 +19,13 @@ func ProgramCosts(modules ...Module) []model.ProgramCost {
 			if err != nil {
 				continue
 			}
-			costs = append(costs, model.ProgramCost{
+			cost := model.ProgramCost{
 				Name: l.Name, Runs: stats.RunCount, Missed: stats.RecursionMisses, RunTimeNS: uint64(stats.Runtime),
-			})
+			}
+			if l.Runs != nil {
+				cost.Counted = l.Runs()
+			}
+			costs = append(costs, cost)
 		}
 	}
 	return costs

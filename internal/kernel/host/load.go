@@ -59,6 +59,8 @@ type LoadedProgram struct {
 	// Part is whose it is, unless it is one of those that can be shed.
 	Name, Part string
 	Program    *ebpf.Program
+	// Runs is how often it ran, by its own count; nil where only the kernel's statistics tell, while they are on.
+	Runs func() uint64
 }
 
 // Loader loads and attaches one module's programs, and keeps them until it is closed.
@@ -142,12 +144,18 @@ func ReadSpec(load func() (*ebpf.CollectionSpec, error), to any) (*ebpf.Collecti
 
 // Load loads one program onto existing maps, and keeps it until the loader is closed.
 func (p *Loader) Load(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h Hook) (*ebpf.Program, error) {
+	return p.LoadCounted(k, spec, maps, h, nil)
+}
+
+// LoadCounted is Load of a program that counts how often it ran.
+func (p *Loader) LoadCounted(k *Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, h Hook,
+	runs func() uint64) (*ebpf.Program, error) {
 	program, err := LoadProgram(k, spec, maps, h.Program)
 	if err != nil {
 		return nil, err
 	}
 	p.OnClose(program)
-	p.programs = append(p.programs, LoadedProgram{Name: h.Name, Part: p.Loading, Program: program})
+	p.programs = append(p.programs, LoadedProgram{Name: h.Name, Part: p.Loading, Program: program, Runs: runs})
 	return program, nil
 }
 
@@ -231,6 +239,12 @@ func Refusal(err error) string {
 		return "operation not permitted: CAP_BPF and CAP_PERFMON (or root) are needed"
 	}
 	return err.Error()
+}
+
+// TellOff tells of what is off because the agent was told so by a flag.
+func (p *Loader) TellOff(f model.Feature, flag string) {
+	f.State, f.Reason, f.Remedy = model.FeatureOff, "it was switched off", "start the agent without "+flag
+	p.TellFeature(f)
 }
 
 // TellFeature tells of something that is no program.

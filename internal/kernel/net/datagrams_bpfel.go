@@ -46,23 +46,15 @@ type datagramsDatagramSocket struct {
 		Known      uint32
 		Owner      uint64
 		Packets    struct {
-			_       structs.HostLayout
-			Waiting struct {
-				_                 structs.HostLayout
-				SentPackets       uint64
-				SentBytes         uint64
-				ReceivedPackets   uint64
-				ReceivedBytes     uint64
-				ReorderedPackets  uint64
-				DuplicatedPackets uint64
-				RepeatedPackets   uint64
-			}
+			_          structs.HostLayout
 			Ids        uint64
 			Highest    uint32
 			Timestamp  uint32
 			Contiguous uint32
+			Slice      uint32
 			NewestId   uint16
 			Flags      uint16
+			Unused     uint32
 		}
 	}
 	Calls [4]struct {

@@ -54,7 +54,7 @@ func (r *edgeReader) drops() []model.Drop {
 	// Flows may also be evicted.
 	flows := &drops[edgesEdgeDropDROP_DATAGRAM_FLOW]
 	*flows = r.datagrams.flows.drop(flows.Name, flows.Count)
-	drops = append(drops, r.datagrams.queries.drop("dns_queries", 0), r.packets.early.drop("early_packets", 0),
+	drops = append(drops, r.datagrams.queries.drop("dns_queries", 0),
 		model.Drop{Name: "untold_closes", Count: r.missedCloses.Load()})
 	return append(drops, r.endpoints.drops()...)
 }

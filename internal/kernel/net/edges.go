@@ -132,11 +132,15 @@ func (p *Net) prepareEdges(k *host.Kernel) (*ebpf.CollectionSpec, error) {
 	spec.HistogramPool.MaxEntries, spec.FreeHistograms.MaxEntries = pool, pool
 	spec.Listeners.MaxEntries = uint32(p.options.MaxListeners)
 	spec.Pairs.MaxEntries = uint32(p.options.MaxConnections)
+	var counts uint32
+	if p.options.Packets != PacketsOff {
+		counts = 1
+	}
 	p.prepareStreams(&spec)
 	p.prepareFlows(&spec)
 	err = errors.Join(p.prepareQuotas(&spec), p.prepareEndpoints(&spec), p.prepareTLS(&spec), p.prepareLog(&spec),
 		spec.CgroupSubsysIndex.Set(k.Subsys), spec.JiffyNs.Set(k.JiffyNS),
-		spec.HostNetns.Set(ownNamespace(p.options.ProcFS)))
+		spec.HostNetns.Set(ownNamespace(p.options.ProcFS)), spec.CountsPackets.Set(counts))
 	if err == nil && p.options.Prepare != nil {
 		p.options.Prepare(whole)
 	}
@@ -217,7 +221,6 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	sweepError = errors.Join(sweepError, r.datagrams.sweep(r.edges.Entries, r.quotas), r.streams.sweepStreams())
 	now, used := time.Now(), uint64(0)
 	sweepError = errors.Join(sweepError, r.beginSamples(now))
-	r.packets.begin(now)
 	r.quotas.begin(edgesQuotaQUOTA_EDGES)
 	r.quotas.begin(edgesQuotaQUOTA_ENDPOINTS)
 	endpoints := r.endpoints.read(now, r.quotas)
@@ -330,7 +333,7 @@ func (r *edgeReader) read(index int, now time.Time) model.KernelEdge {
 	if state.key.Transport == model.UDP {
 		r.datagrams.complete(index, c)
 	}
-	r.packets.complete(index, state.key.Transport, c, &r.pool)
+	r.packets.complete(index, &r.datagrams.edges.Entries[index], state.key.Transport, c, &r.pool)
 	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures +
 		c.Retransmits + c.Requests + c.Pushes + c.Aborts + sum
 	state.see(activity, now)

@@ -49,8 +49,27 @@ type edgesConnection struct {
 	EdgeGeneration   uint32
 	Swept            uint32
 	Unused           uint32
-	Packets          edgesPacketPath
-	Early            struct {
+	Counted          struct {
+		_                    structs.HostLayout
+		SentBytes            uint64
+		ReceivedBytes        uint64
+		SentPackets          uint32
+		ReceivedPackets      uint32
+		RetransmittedPackets uint32
+		OutOfOrderPackets    uint32
+	}
+	Packets struct {
+		_          structs.HostLayout
+		Ids        uint64
+		Highest    uint32
+		Timestamp  uint32
+		Contiguous uint32
+		Slice      uint32
+		NewestId   uint16
+		Flags      uint16
+		Unused     uint32
+	}
+	Early struct {
 		_        structs.HostLayout
 		FirstNs  uint64
 		LastNs   uint64
@@ -114,7 +133,8 @@ type edgesDatagramEdge struct {
 	Streams         uint64
 	Pending         uint64
 	Generation      uint64
-	Unused          [2]uint64
+	SentExtra       uint64
+	ReceivedExtra   uint64
 }
 
 type edgesDatagramFlow struct {
@@ -127,7 +147,17 @@ type edgesDatagramFlow struct {
 	Role       uint32
 	Known      uint32
 	Owner      uint64
-	Packets    edgesPacketPath
+	Packets    struct {
+		_          structs.HostLayout
+		Ids        uint64
+		Highest    uint32
+		Timestamp  uint32
+		Contiguous uint32
+		Slice      uint32
+		NewestId   uint16
+		Flags      uint16
+		Unused     uint32
+	}
 }
 
 type edgesDatagramSocket struct {
@@ -309,14 +339,17 @@ type edgesEdgeKey struct {
 type edgesEdgePackets struct {
 	_      structs.HostLayout
 	Counts struct {
-		_                 structs.HostLayout
-		SentPackets       uint64
-		SentBytes         uint64
-		ReceivedPackets   uint64
-		ReceivedBytes     uint64
-		ReorderedPackets  uint64
-		DuplicatedPackets uint64
-		RepeatedPackets   uint64
+		_                    structs.HostLayout
+		SentPackets          uint64
+		SentBytes            uint64
+		ReceivedPackets      uint64
+		ReceivedBytes        uint64
+		ReorderedPackets     uint64
+		DuplicatedPackets    uint64
+		RepeatedPackets      uint64
+		ObservedPackets      uint64
+		RetransmittedPackets uint64
+		OutOfOrderPackets    uint64
 	}
 	DelaySumNs       uint64
 	DelayVariationNs uint64
@@ -324,9 +357,7 @@ type edgesEdgePackets struct {
 	UnreadSumNs      uint64
 	UnreadRequests   uint64
 	DelayHistogram   uint32
-	SentLevel        uint32
-	ReceivedLevel    uint32
-	Unused           [3]uint32
+	Unused           uint32
 }
 
 type edgesEdgeRole uint32
@@ -537,8 +568,7 @@ const (
 	edgesLruTableLRU_QUERIES         edgesLruTable = 1
 	edgesLruTableLRU_TLS_CALLS       edgesLruTable = 2
 	edgesLruTableLRU_TLS_CONNECTIONS edgesLruTable = 3
-	edgesLruTableLRU_EARLY           edgesLruTable = 4
-	edgesLruTableLRU_TABLES          edgesLruTable = 5
+	edgesLruTableLRU_TABLES          edgesLruTable = 4
 )
 
 type edgesOwnerDrops struct {
@@ -551,24 +581,19 @@ type edgesOwnerUse struct {
 	Used [5]uint32
 }
 
-type edgesPacketPath struct {
-	_       structs.HostLayout
-	Waiting struct {
-		_                 structs.HostLayout
-		SentPackets       uint64
-		SentBytes         uint64
-		ReceivedPackets   uint64
-		ReceivedBytes     uint64
-		ReorderedPackets  uint64
-		DuplicatedPackets uint64
-		RepeatedPackets   uint64
-	}
-	Ids        uint64
-	Highest    uint32
-	Timestamp  uint32
-	Contiguous uint32
-	NewestId   uint16
-	Flags      uint16
+type edgesPacketDirection uint32
+
+const (
+	edgesPacketDirectionPACKET_SENT       edgesPacketDirection = 0
+	edgesPacketDirectionPACKET_RECEIVED   edgesPacketDirection = 1
+	edgesPacketDirectionPACKET_DIRECTIONS edgesPacketDirection = 2
+)
+
+type edgesPacketHook struct {
+	_        structs.HostLayout
+	Runs     uint64
+	Period   uint32
+	Observed uint32
 }
 
 type edgesPacketStamp struct {
@@ -726,7 +751,6 @@ const (
 	edgesMapDnsQueries             = "dns_queries"
 	edgesMapDnsQuestions           = "dns_questions"
 	edgesMapDnsScratch             = "dns_scratch"
-	edgesMapEarlyPackets           = "early_packets"
 	edgesMapEdgeDrops              = "edge_drops"
 	edgesMapEdgeEndpoints          = "edge_endpoints"
 	edgesMapEdgeLatency            = "edge_latency"
@@ -750,6 +774,7 @@ const (
 	edgesMapOwnerPairs             = "owner_pairs"
 	edgesMapOwnerStreams           = "owner_streams"
 	edgesMapOwnerUses              = "owner_uses"
+	edgesMapPacketHooks            = "packet_hooks"
 	edgesMapPacketStamps           = "packet_stamps"
 	edgesMapPacketsOfEdge          = "packets_of_edge"
 	edgesMapPairs                  = "pairs"
@@ -788,6 +813,7 @@ const (
 	edgesProgTcpRetransmitSkb      = "tcp_retransmit_skb"
 	edgesVarArchitecture           = "architecture"
 	edgesVarCgroupSubsysIndex      = "cgroup_subsys_index"
+	edgesVarCountsPackets          = "counts_packets"
 	edgesVarFlowsFound             = "flows_found"
 	edgesVarHostNetns              = "host_netns"
 	edgesVarHttp2LastId            = "http2_last_id"
@@ -803,6 +829,9 @@ const (
 	edgesVarMaxOwnerPairs          = "max_owner_pairs"
 	edgesVarMaxOwnerStreams        = "max_owner_streams"
 	edgesVarNamesShed              = "names_shed"
+	edgesVarPacketLimit            = "packet_limit"
+	edgesVarPacketPeriod           = "packet_period"
+	edgesVarPacketSlice            = "packet_slice"
 	edgesVarPairRound              = "pair_round"
 	edgesVarPairsFound             = "pairs_found"
 	edgesVarQueriesFound           = "queries_found"
@@ -899,7 +928,6 @@ type edgesMapSpecs struct {
 	DnsQueries        *ebpf.MapSpec `ebpf:"dns_queries"`
 	DnsQuestions      *ebpf.MapSpec `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.MapSpec `ebpf:"dns_scratch"`
-	EarlyPackets      *ebpf.MapSpec `ebpf:"early_packets"`
 	EdgeDrops         *ebpf.MapSpec `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.MapSpec `ebpf:"edge_endpoints"`
 	EdgeLatency       *ebpf.MapSpec `ebpf:"edge_latency"`
@@ -923,6 +951,7 @@ type edgesMapSpecs struct {
 	OwnerPairs        *ebpf.MapSpec `ebpf:"owner_pairs"`
 	OwnerStreams      *ebpf.MapSpec `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.MapSpec `ebpf:"owner_uses"`
+	PacketHooks       *ebpf.MapSpec `ebpf:"packet_hooks"`
 	PacketStamps      *ebpf.MapSpec `ebpf:"packet_stamps"`
 	PacketsOfEdge     *ebpf.MapSpec `ebpf:"packets_of_edge"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
@@ -941,6 +970,7 @@ type edgesMapSpecs struct {
 type edgesVariableSpecs struct {
 	Architecture         *ebpf.VariableSpec `ebpf:"architecture"`
 	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	CountsPackets        *ebpf.VariableSpec `ebpf:"counts_packets"`
 	FlowsFound           *ebpf.VariableSpec `ebpf:"flows_found"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
 	Http2LastId          *ebpf.VariableSpec `ebpf:"http2_last_id"`
@@ -956,6 +986,9 @@ type edgesVariableSpecs struct {
 	MaxOwnerPairs        *ebpf.VariableSpec `ebpf:"max_owner_pairs"`
 	MaxOwnerStreams      *ebpf.VariableSpec `ebpf:"max_owner_streams"`
 	NamesShed            *ebpf.VariableSpec `ebpf:"names_shed"`
+	PacketLimit          *ebpf.VariableSpec `ebpf:"packet_limit"`
+	PacketPeriod         *ebpf.VariableSpec `ebpf:"packet_period"`
+	PacketSlice          *ebpf.VariableSpec `ebpf:"packet_slice"`
 	PairRound            *ebpf.VariableSpec `ebpf:"pair_round"`
 	PairsFound           *ebpf.VariableSpec `ebpf:"pairs_found"`
 	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
@@ -998,7 +1031,6 @@ type edgesMaps struct {
 	DnsQueries        *ebpf.Map `ebpf:"dns_queries"`
 	DnsQuestions      *ebpf.Map `ebpf:"dns_questions"`
 	DnsScratch        *ebpf.Map `ebpf:"dns_scratch"`
-	EarlyPackets      *ebpf.Map `ebpf:"early_packets"`
 	EdgeDrops         *ebpf.Map `ebpf:"edge_drops"`
 	EdgeEndpoints     *ebpf.Map `ebpf:"edge_endpoints"`
 	EdgeLatency       *ebpf.Map `ebpf:"edge_latency"`
@@ -1022,6 +1054,7 @@ type edgesMaps struct {
 	OwnerPairs        *ebpf.Map `ebpf:"owner_pairs"`
 	OwnerStreams      *ebpf.Map `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.Map `ebpf:"owner_uses"`
+	PacketHooks       *ebpf.Map `ebpf:"packet_hooks"`
 	PacketStamps      *ebpf.Map `ebpf:"packet_stamps"`
 	PacketsOfEdge     *ebpf.Map `ebpf:"packets_of_edge"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
@@ -1045,7 +1078,6 @@ func (m *edgesMaps) Close() error {
 		m.DnsQueries,
 		m.DnsQuestions,
 		m.DnsScratch,
-		m.EarlyPackets,
 		m.EdgeDrops,
 		m.EdgeEndpoints,
 		m.EdgeLatency,
@@ -1069,6 +1101,7 @@ func (m *edgesMaps) Close() error {
 		m.OwnerPairs,
 		m.OwnerStreams,
 		m.OwnerUses,
+		m.PacketHooks,
 		m.PacketStamps,
 		m.PacketsOfEdge,
 		m.Pairs,
@@ -1088,6 +1121,7 @@ func (m *edgesMaps) Close() error {
 type edgesVariables struct {
 	Architecture         *ebpf.Variable `ebpf:"architecture"`
 	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	CountsPackets        *ebpf.Variable `ebpf:"counts_packets"`
 	FlowsFound           *ebpf.Variable `ebpf:"flows_found"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
 	Http2LastId          *ebpf.Variable `ebpf:"http2_last_id"`
@@ -1103,6 +1137,9 @@ type edgesVariables struct {
 	MaxOwnerPairs        *ebpf.Variable `ebpf:"max_owner_pairs"`
 	MaxOwnerStreams      *ebpf.Variable `ebpf:"max_owner_streams"`
 	NamesShed            *ebpf.Variable `ebpf:"names_shed"`
+	PacketLimit          *ebpf.Variable `ebpf:"packet_limit"`
+	PacketPeriod         *ebpf.Variable `ebpf:"packet_period"`
+	PacketSlice          *ebpf.Variable `ebpf:"packet_slice"`
 	PairRound            *ebpf.Variable `ebpf:"pair_round"`
 	PairsFound           *ebpf.Variable `ebpf:"pairs_found"`
 	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`

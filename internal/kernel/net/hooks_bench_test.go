@@ -2,11 +2,13 @@ package net
 
 import (
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
@@ -18,8 +20,12 @@ import (
 func BenchmarkDataHooks(b *testing.B) {
 	buffer := make([]byte, 1000)
 	bench := func(name string, network string, connected bool, clients int) {
+		packets := PacketsOff
+		if strings.HasSuffix(name, ", packets") {
+			packets = PacketsInSlices
+		}
 		b.Run(name, func(b *testing.B) {
-			p := New(Options{})
+			p := New(Options{Packets: packets})
 			if err := p.Open(kerneltest.Kernel(b)); err != nil {
 				b.Fatal(err)
 			}
@@ -48,30 +54,33 @@ func BenchmarkDataHooks(b *testing.B) {
 		})
 	}
 	bench("TCP", "tcp", true, 1)
+	bench("TCP, packets", "tcp", true, 1)
 	bench("UDP connected", "udp", true, 1)
+	bench("UDP connected, packets", "udp", true, 1)
 	bench("UDP unconnected", "udp", false, 1)
+	bench("UDP unconnected, packets", "udp", false, 1)
 	bench("UDP unconnected, 100 peers", "udp", false, 100)
 	bench("DNS", "dns", true, 1)
 	bench("gRPC", "grpc", true, 1)
 }
 
-// BenchmarkPackets tells what the hooks of packets cost per run when each packet is timed, and when one of 65,536 bytes
-// or packets is.
+// BenchmarkPackets tells what the hooks of packets cost per run when each packet is observed, and when as many were as
+// may be.
 func BenchmarkPackets(b *testing.B) {
 	buffer := make([]byte, 1000)
 	for _, c := range []struct {
 		name, network string
-		level         uint32
-	}{{"TCP, all timed", "tcp", 0}, {"TCP, few timed", "tcp", 16}, {"UDP, all timed", "udp", 0}, {"UDP, few timed", "udp", 16}} {
+		limit         uint32
+	}{{"TCP, observed", "tcp", ^uint32(0)}, {"TCP, over the limit", "tcp", 0},
+		{"UDP, observed", "udp", ^uint32(0)}, {"UDP, over the limit", "udp", 0}} {
 		b.Run(c.name, func(b *testing.B) {
-			p := New(Options{})
+			p := New(Options{Packets: PacketsAll})
 			if err := p.Open(kerneltest.Kernel(b)); err != nil {
 				b.Fatal(err)
 			}
 			defer p.Close()
-			for i := range p.edges.packets.edges.Entries {
-				e := &p.edges.packets.edges.Entries[i]
-				e.SentLevel, e.ReceivedLevel = c.level, c.level
+			if err := p.edges.objects.PacketLimit.Set(c.limit); err != nil {
+				b.Fatal(err)
 			}
 			statistics, err := host.EnableStatistics()
 			if err != nil {
@@ -91,6 +100,67 @@ func BenchmarkPackets(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkExchange tells how much CPU time a request and its reply take, of both ends and of the kernel between them,
+// which others on the machine disturb less than the speed.
+func BenchmarkExchange(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		mode PacketMode
+	}{{"packets off", PacketsOff}, {"packets in slices", PacketsInSlices}, {"all packets observed", PacketsAll}} {
+		b.Run(c.name, func(b *testing.B) {
+			p := New(Options{Packets: c.mode})
+			if err := p.Open(kerneltest.Kernel(b)); err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer listener.Close()
+			var ends [2]int
+			for i := range ends {
+				var conn net.Conn
+				if i == 0 {
+					conn, err = net.Dial("tcp", listener.Addr().String())
+				} else {
+					conn, err = listener.Accept()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				file, err := conn.(*net.TCPConn).File()
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer file.Close()
+				defer conn.Close()
+				ends[i] = int(file.Fd()) // it blocks from now on
+			}
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			buffer := make([]byte, 100)
+			before := threadCPU(b)
+			for b.Loop() {
+				for from := range ends {
+					unix.Write(ends[from], buffer)
+					unix.Read(ends[1-from], buffer)
+				}
+			}
+			b.ReportMetric(float64(threadCPU(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+func threadCPU(b *testing.B) int64 {
+	b.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &used); err != nil {
+		b.Fatal(err)
+	}
+	return used.Utime.Nano() + used.Stime.Nano()
 }
 
 // BenchmarkSamples tells what a sample of the connections costs, per run of the program that sees connections begin and

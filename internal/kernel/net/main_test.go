@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 
 // shared is the module that tests without options of their own use: verifying its programs takes longer than most of
 // them.
-var shared = New(Options{Packets: true})
+var shared = New(Options{Packets: PacketsAll})
 
 // openShared is the shared module with its tables empty.
 func openShared(t *testing.T) *Net {

@@ -21,7 +21,8 @@ type Options struct {
 	MaxConnections, MaxFlows, MaxStreams int
 	MaxEndpoints, MaxEdgeEndpoints       int
 	MaxListeners                         int
-	WithoutEndpoints, TLS, Packets       bool
+	WithoutEndpoints, TLS                bool
+	Packets                              PacketMode
 	// LogTransactions makes Transactions work, with room for so many.
 	LogTransactions int
 	ProcFS          string
@@ -40,6 +41,7 @@ type Net struct {
 	edges   *edgeReader
 	tls     *tlsWatcher
 	log     *transactionLog
+	slices  *packetSlices // nil where packets are not observed
 }
 
 // New makes the module.
@@ -86,10 +88,8 @@ func (p *Net) Parts() []host.Part {
 			Purpose: "connections that open, close and fail, who listens, and the reading of all edges", Fixed: true}},
 		{Rank: 12, Part: model.Part{Name: "tls", Purpose: "requests of encrypted connections", Fixed: true}},
 	}
-	if p.options.Packets {
-		parts = append(parts, host.Part{Rank: 3, Part: model.Part{Name: "packets",
-			Purpose: "packets on the way: lost, reordered, copied, and their delay"},
-			Functions: []string{"packet_sent", "packet_received"}})
+	if p.slices != nil {
+		parts = append(parts, p.slices.part())
 	}
 	return parts
 }

@@ -35,6 +35,8 @@ type wireLog struct {
 	// taken were given to the wire, given were received from it; bytes are those of the data.
 	taken, takenBytes, given, givenBytes int
 	lost, duplicated, reordered          int
+	// distinctBytes are those given of a connection, each once, if none was lost for good.
+	distinctBytes int
 	// least is how long each packet that was not lost was in the wire at least.
 	least []time.Duration
 }
@@ -152,7 +154,7 @@ func (f *wireFrame) parse() {
 func (w *wire) carry(from, to int, isRequest bool, stop chan struct{}) {
 	var queue, held []*wireFrame
 	var numbers, newest int
-	var highest uint32
+	var first, highest uint32 // of the sequence numbers
 	give := func(f *wireFrame) {
 		for range 1 + f.copies {
 			for {
@@ -177,6 +179,7 @@ func (w *wire) carry(from, to int, isRequest bool, stop chan struct{}) {
 		if end := f.sequence + uint32(f.length); highest == 0 || int32(end-highest) > 0 {
 			highest = end
 		}
+		w.log.distinctBytes = int(highest - first)
 	}
 	buffer := make([]byte, 65536)
 	for {
@@ -200,6 +203,9 @@ func (w *wire) carry(from, to int, isRequest bool, stop chan struct{}) {
 				f.number = numbers
 				each := func(n int) bool { return n > 0 && numbers%n == 0 }
 				w.mu.Lock()
+				if w.log.taken == 0 {
+					first = f.sequence
+				}
 				w.log.taken++
 				w.log.takenBytes += f.length
 				switch {

@@ -132,7 +132,7 @@ func features(r *report.Report) (all []model.Feature) {
 }
 
 func printFeatures() error {
-	probes, err := kernel.Open(kernel.Options{TLS: true, Packets: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	probes, err := kernel.Open(kernel.Options{TLS: true, Packets: kernel.PacketsInSlices, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
