@@ -42,16 +42,25 @@ func (e *Edge) ends() (served, called *Side) {
 // measureNetwork is how much longer its client waits than its server takes, where the time goes, and what packets tell.
 // Windows of two hosts are not of exactly the same time, so that what one sent less what the other received is no loss.
 func (e *Edge) measureNetwork() {
-	local, tcp := e.Paired && !e.across, e.Transport == model.TCP.String()
-	if local {
+	var lost loss
+	if e.Paired && !e.across {
 		e.Split = splitOf(e.ClientSide, e.ServerSide)
+		lost = lossOf(e.ClientSide, e.ServerSide, e.Transport == model.TCP.String())
 	}
-	e.Network = networkOf(e.ClientSide, e.ServerSide, local, tcp)
-	if e.Paired && e.ClientSide.P50 != nil && e.ServerSide.P50 != nil {
-		if d := float64(*e.ClientSide.P50 - *e.ServerSide.P50); !math.IsNaN(d) && !math.IsInf(d, 0) {
-			e.NetworkSeconds = &d
-		}
+	e.Network = networkOf(e.ClientSide, e.ServerSide, lost)
+	e.NetworkSeconds = e.networkSeconds()
+}
+
+// networkSeconds is how much longer the client waits than the server takes, at the median; nil where that is not known.
+func (e *Edge) networkSeconds() *float64 {
+	if !e.Paired || e.ClientSide.P50 == nil || e.ServerSide.P50 == nil {
+		return nil
 	}
+	d := float64(*e.ClientSide.P50 - *e.ServerSide.P50)
+	if math.IsNaN(d) || math.IsInf(d, 0) {
+		return nil
+	}
+	return &d
 }
 
 // OutsideID is the node of all addresses outside of the host that are only clients;

@@ -1,7 +1,7 @@
 package graph
 
 import (
-	"cmp"
+	"slices"
 
 	"outsight/internal/model"
 )
@@ -24,9 +24,9 @@ type Network struct {
 	LossRatio *float64 `json:"loss_ratio,omitempty"`
 }
 
-// networkOf is the network between two sides, which may be nil; local says that they counted the same on one host, tcp
-// that the edge is of TCP. It is nil where nothing is known.
-func networkOf(client, server *Side, local, tcp bool) *Network {
+// networkOf is the network between two sides, which may be nil, on which so much was lost. It is nil where nothing is
+// known.
+func networkOf(client, server *Side, lost loss) *Network {
 	n := &Network{}
 	if server != nil {
 		n.DelayThereP50, n.DelayThereP99, n.JitterThere = server.NetworkDelayP50, server.NetworkDelayP99, server.NetworkJitter
@@ -34,18 +34,24 @@ func networkOf(client, server *Side, local, tcp bool) *Network {
 	if client != nil {
 		n.DelayBackP50, n.DelayBackP99, n.JitterBack = client.NetworkDelayP50, client.NetworkDelayP99, client.NetworkJitter
 	}
-	if local && client != nil && server != nil {
-		requests, replies := client.Of(networkRequestPackets), server.Of(networkResponsePackets)
-		if sent := requests + replies; sent > 0 {
-			there := lost(networkRequestPackets, client, server, tcp)
-			back := lost(networkResponsePackets, server, client, tcp)
-			n.LostThere, n.LostBack, n.LossRatio = &there, &back, ptrTo((there+back)/sent)
-		}
+	if lost.sent > 0 {
+		n.LostThere, n.LostBack, n.LossRatio = &lost.there, &lost.back, ptrTo((lost.there+lost.back)/lost.sent)
 	}
 	if *n == (Network{}) {
 		return nil
 	}
 	return n
+}
+
+// loss is how many packets were lost on their way there and back, of those sent both ways. Where that is not known, sent
+// is 0.
+type loss struct{ there, back, sent float64 }
+
+// lossOf is that of two sides that counted the same on one host.
+func lossOf(client, server *Side, tcp bool) loss {
+	return loss{there: lost(networkRequestPackets, client, server, tcp),
+		back: lost(networkResponsePackets, server, client, tcp),
+		sent: client.Of(networkRequestPackets) + server.Of(networkResponsePackets)}
 }
 
 // EndsNumber is a number of both ends of an edge together.
@@ -165,8 +171,8 @@ func (m *frameMap) sidesOf(rows []int32) (sides [2]*Side) {
 	return [2]*Side{m.sideOf(of[0]), m.sideOf(of[1])}
 }
 
-// endsOf are both ends of the edges of rows, as of one edge. Where not all of its relations are paired on one host, the
-// packets that were lost and the split are of those alone that are.
+// endsOf are both ends of the edges of rows, as of one edge. The packets that were lost and the split are of those of
+// its relations alone that are paired on one host; what is lost of TCP and of UDP is known apart.
 func (m *frameMap) endsOf(rows []int32, paired []pairedAs) *Edge {
 	least, local := pairedLocally, make([]int32, 0, len(rows))
 	for _, i := range rows {
@@ -175,21 +181,33 @@ func (m *frameMap) endsOf(rows []int32, paired []pairedAs) *Edge {
 			local = append(local, i)
 		}
 	}
-	edge := func(rows []int32, as pairedAs) *Edge {
-		sides := m.sidesOf(rows)
-		e := &Edge{ClientSide: sides[0], ServerSide: sides[1], Paired: as != notPaired, across: as == pairedAcross}
-		e.measureNetwork()
-		return e
+	sides := m.sidesOf(rows)
+	e := &Edge{ClientSide: sides[0], ServerSide: sides[1], Paired: least != notPaired}
+	e.NetworkSeconds = e.networkSeconds()
+	var lost loss
+	if len(local) > 0 {
+		both := sides
+		if least != pairedLocally {
+			both = m.sidesOf(local)
+		}
+		e.Split = splitOf(both[0], both[1])
+		lost = m.lossOf(local, both)
 	}
-	e := edge(rows, least)
-	if least == pairedLocally || len(local) == 0 {
-		return e
-	}
-	part := edge(local, pairedLocally)
-	if e.Split = part.Split; part.Network != nil && part.Network.LossRatio != nil {
-		n := *cmp.Or(e.Network, &Network{})
-		n.LostThere, n.LostBack, n.LossRatio = part.Network.LostThere, part.Network.LostBack, part.Network.LossRatio
-		e.Network = &n
-	}
+	e.Network = networkOf(sides[0], sides[1], lost)
 	return e
+}
+
+// lossOf is that of rows of which these are both sides.
+func (m *frameMap) lossOf(rows []int32, both [2]*Side) (sum loss) {
+	isTCP := func(row int32) bool { return m.rows[row].transport == model.TCP }
+	udp := slices.DeleteFunc(slices.Clone(rows), isTCP)
+	if len(udp) == 0 || len(udp) == len(rows) {
+		return lossOf(both[0], both[1], len(udp) == 0)
+	}
+	for _, tcp := range []bool{true, false} {
+		sides := m.sidesOf(slices.DeleteFunc(slices.Clone(rows), func(row int32) bool { return isTCP(row) != tcp }))
+		of := lossOf(sides[0], sides[1], tcp)
+		sum = loss{sum.there + of.there, sum.back + of.back, sum.sent + of.sent}
+	}
+	return sum
 }

@@ -117,6 +117,19 @@ func TestMatrixOfPackets(t *testing.T) {
 	if got := number(x.Total, "lost_there"); got != 20 {
 		t.Errorf("%v packets are lost in all", got)
 	}
+	// What TCP did not send again was not lost, also beside datagrams, which nobody sends again.
+	few := localPair(a, b, model.TCP)
+	few[0].Counters.Packets.Retransmitted = 3
+	for _, of := range []struct {
+		edges []model.Edge
+		lost  float64
+	}{{few, 3}, {append(few, localPair(a, b, model.UDP)...), 13}} {
+		x := matrixOf(t, windowOfPair(&model.Snapshot{Time: start, Host: s.Host},
+			&model.Snapshot{Time: s.Time, Host: s.Host, Edges: of.edges}), MatrixOptions{})
+		if got := number(x.Cells[0].Numbers, "lost_there"); got != of.lost {
+			t.Errorf("of %d ends %v packets are lost, want %v", len(of.edges), got, of.lost)
+		}
+	}
 	if got := number(x.Rows[0].Sum, "network_back_seconds"); !within(got, 4e-3) {
 		t.Errorf("of the client the network back takes %v", got)
 	}
