@@ -54,14 +54,15 @@ func measureNetprobe(ctx context.Context, o options) ([]row, error) {
 	var ours, inside, outside, delays []float64
 	for i := range starts {
 		name := workerName(fmt.Sprintf("source-%d", i))
-		c, err := a.firstDelay(ctx, name, func() error {
-			_, err := startWorker(ctx, fmt.Sprintf("source-%d", i), sourceWork, strings.TrimSpace(string(address)))
-			return err
-		})
+		_, err := startWorker(ctx, fmt.Sprintf("source-%d", i), sourceWork, strings.TrimSpace(string(address)))
 		if err != nil {
 			return nil, err
 		}
-		sent, err := datagramsSent(ctx, name)
+		told, err := a.firstDelay(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		sent, first, err := report(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -74,9 +75,9 @@ func measureNetprobe(ctx context.Context, o options) ([]row, error) {
 			return nil, err
 		}
 		progress("start %d: %.0f sent, %.0f counted; %.0f in the container's capture, %.0f in its interface's; "+
-			"first delay after %.2f s", i+1, sent, seen, in, out, c)
+			"first delay after %.2f s", i+1, sent, seen, in, out, told.Sub(first).Seconds())
 		ours, inside, outside, delays = append(ours, sent-seen), append(inside, sent-in), append(outside, sent-out),
-			append(delays, c)
+			append(delays, told.Sub(first).Seconds())
 	}
 	missed := func(of string, values []float64, budget float64) row {
 		zero := 0
@@ -158,23 +159,22 @@ func sink() error {
 	}
 }
 
-// report is what a source has said: how many datagrams it sent, and when the first one. It answers false before.
-func report(ctx context.Context, name string) (sent float64, first time.Time, ok bool) {
-	text, err := output(ctx, "docker", "logs", name)
-	var ns int64
-	if _, scanErr := fmt.Sscan(string(text), &sent, &ns); err != nil || scanErr != nil {
-		return 0, time.Time{}, false
-	}
-	return sent, time.Unix(0, ns), true
-}
-
-func datagramsSent(ctx context.Context, name string) (float64, error) {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		if sent, _, ok := report(ctx, name); ok {
-			return sent, nil
+// report waits for what a source says: how many datagrams it sent, and when the first one.
+func report(ctx context.Context, name string) (sent float64, first time.Time, err error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		text, err := output(ctx, "docker", "logs", name)
+		if err != nil {
+			return 0, time.Time{}, err
+		}
+		var ns int64
+		if _, err := fmt.Sscan(string(text), &sent, &ns); err == nil {
+			return sent, time.Unix(0, ns), nil
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return 0, time.Time{}, err
 		}
 	}
-	return 0, fmt.Errorf("%s does not say what it has sent", name)
+	return 0, time.Time{}, fmt.Errorf("%s does not say what it has sent", name)
 }
 
 // metric sums the series of a metric that a container counted as the client, or its servers.
@@ -201,27 +201,21 @@ func (a *agent) metric(name, client, side string) (float64, error) {
 	return sum, lines.Err()
 }
 
-// firstDelay starts a source and returns how many seconds after its first datagram /metrics told a delay of it.
-func (a *agent) firstDelay(ctx context.Context, source string, start func() error) (float64, error) {
-	if err := start(); err != nil {
-		return 0, err
-	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+// firstDelay is when /metrics tells a delay of a source's datagrams for the first time.
+func (a *agent) firstDelay(ctx context.Context, source string) (time.Time, error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		n, err := a.metric("outsight_edge_network_delay_seconds_count", source, "server")
 		if err != nil {
-			return 0, err
+			return time.Time{}, err
 		}
-		if n == 0 {
-			continue
+		if n > 0 {
+			return time.Now(), nil
 		}
-		told := time.Now()
-		if _, err := datagramsSent(ctx, source); err != nil {
-			return 0, err
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return time.Time{}, err
 		}
-		_, first, _ := report(ctx, source)
-		return told.Sub(first).Seconds(), nil
 	}
-	return 0, fmt.Errorf("no delay of %s in a minute", source)
+	return time.Time{}, fmt.Errorf("no delay of %s in a minute", source)
 }
 
 // settledPackets is what the client's end has counted once it has not changed for two seconds.

@@ -241,14 +241,14 @@ func Refusal(err error) string {
 	return err.Error()
 }
 
+// TellFeature tells of something that is no program.
+func (p *Loader) TellFeature(f model.Feature) { p.features = append(p.features, f) }
+
 // TellOff tells of what is off because the agent was told so by a flag.
 func (p *Loader) TellOff(f model.Feature, flag string) {
 	f.State, f.Reason, f.Remedy = model.FeatureOff, "it was switched off", "start the agent without "+flag
 	p.TellFeature(f)
 }
-
-// TellFeature tells of something that is no program.
-func (p *Loader) TellFeature(f model.Feature) { p.features = append(p.features, f) }
 
 // TellUnasked tells of what is off because a flag of the agent is.
 func (p *Loader) TellUnasked(f model.Feature, flag string) {

@@ -3,7 +3,6 @@ package net
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -249,5 +248,3 @@ func (s *packetSlices) part() host.Part {
 		Detaching: set(&s.shed, true), Attached: set(&s.shed, false),
 		Pausing: set(&s.paused, true), Resuming: set(&s.paused, false)}
 }
-
-var _ io.Closer = (*packetSlices)(nil)
