@@ -260,6 +260,22 @@ func TestPairByConnections(t *testing.T) {
 	check("and no other connections", []*pairedHost{a, b},
 		"client web@a -> db@b 198.51.100.1:5432 exact *",
 		"server web@a -> db@b 172.17.0.2:5432 exact *")
+	// A minute began while they talked, for one of them: its sample is that of two rounds.
+	for _, samples := range [][2][]uint64{{{1, 3, 5, 7, 8, 9}, {1, 3, 5, 7}}, {{1, 3, 5, 7}, {1, 3, 5, 7, 8, 9}}} {
+		a.Edges[0].Connections, b.Edges[0].Connections = samples[0], samples[1]
+		check("samples of one round and of two", []*pairedHost{a, b},
+			"client web@a -> db@b 198.51.100.1:5432 exact *",
+			"server web@a -> db@b 172.17.0.2:5432 exact *")
+	}
+	a.Edges[0].Connections, b.Edges[0].Connections = []uint64{1, 2, 3, 5, 7}, []uint64{1, 3, 5, 7}
+	check("a connection that one frame alone has", []*pairedHost{a, b},
+		"client web@a -> db@b 198.51.100.1:5432 exact *",
+		"server web@a -> db@b 172.17.0.2:5432 exact *")
+	a.Edges[0].Connections, b.Edges[0].Connections = []uint64{1, 2, 4, 5, 7}, []uint64{1, 5, 7, 8}
+	check("a client that reaches somebody else as well", []*pairedHost{a, b},
+		"client web@a -> 198.51.100.1@ 198.51.100.1:5432 none",
+		"server web@a -> db@b 172.17.0.2:5432 exact")
+	a.Edges[0].Connections = []uint64{3, 2}
 	other := a.runs("other", nil, "172.17.0.3")
 	a.dials(other, "198.51.100.1:5432").Connections = []uint64{4}
 	b.Edges[0].Connections = []uint64{2, 3, 4}

@@ -93,16 +93,12 @@ func (v *pairView) find(p *pairing) {
 }
 
 // sameConnections is who counted the same connections at the other end: exactly so where nobody else can be meant,
-// which is where addresses say nothing else, or where all connections of the sample are that one's.
+// which is where addresses say nothing else, or where no connection of the sample is somebody else's.
 func (x *pairIndex) sameConnections(h *half, byAddress candidate) candidate {
-	same, explained, last := nobody(), int32(0), uint64(0)
+	same := nobody()
 	matches := x.same.of(h.number())
-	for i, m := range matches {
+	for _, m := range matches {
 		same.add(m.known, m.process)
-		if i == 0 || m.hash != last {
-			explained++
-		}
-		last = m.hash
 	}
 	same.confidence = model.Exact
 	switch {
@@ -110,10 +106,26 @@ func (x *pairIndex) sameConnections(h *half, byAddress candidate) candidate {
 		return byAddress
 	case same.several || byAddress.several:
 		return candidate{resident: -1, several: true}
-	case byAddress.resident == same.resident || explained >= x.sampled[h.number()]:
+	case byAddress.resident == same.resident || h.isOnly(matches):
 		return same
 	}
 	return nobody()
+}
+
+// isOnly reports whether no connection of a half's sample is one that none of its matches counted. Samples of two hosts
+// differ, because their rounds do not begin at the same instant: what a match need not tell is not held against it.
+// Nor is one of five connections that it must tell: frames of two hosts are not of the same instant either.
+func (h *half) isOnly(matches []sameHalf) bool {
+	known, foreign := 0, 0
+	for _, hash := range h.sample {
+		switch {
+		case slices.ContainsFunc(matches, func(m sameHalf) bool { return m.hash == hash }):
+			known++
+		case !slices.ContainsFunc(matches, func(m sameHalf) bool { return !mustTell(m.sample, hash) }):
+			foreign++
+		}
+	}
+	return foreign <= known/sampleSize
 }
 
 // server is who serves what a client dials, as addresses say.

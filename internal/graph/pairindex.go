@@ -28,10 +28,8 @@ type pairIndex struct {
 	serving, dialling lists[indexedHalf]
 	servingFor        map[int32]*byClient
 	// same are the halves of other hosts that have connections of a half, by its index.
-	same lists[sameHalf]
-	// sampled is how many of its connections a half tells.
-	sampled []int32
-	halves  int
+	same   lists[sameHalf]
+	halves int
 }
 
 type numberedAddress struct {
@@ -265,9 +263,8 @@ func (x *pairIndex) indexHalves(all []*pairView, side model.Role) lists[indexedH
 func (x *pairIndex) matchConnections(all []*pairView) {
 	count := 0
 	for _, v := range all {
-		count += len(v.connections)
+		count += len(v.hashes)
 	}
-	x.sampled = make([]int32, x.halves)
 	if count == 0 {
 		return
 	}
@@ -307,13 +304,17 @@ func (x *pairIndex) matchConnections(all []*pairView) {
 	})
 }
 
-// eachConnection calls f for the connections of the halves of one side, and counts them in sampled.
+// eachConnection calls f for the sampled connections of the halves of one side.
 func (x *pairIndex) eachConnection(all []*pairView, side model.Role, f func(h *half, hash uint64)) {
 	for _, v := range all {
-		for _, c := range v.connections {
-			if h := &v.halves[c.half]; h.side == side {
-				x.sampled[v.first+c.half]++
-				f(h, c.hash)
+		if len(v.hashes) == 0 {
+			continue
+		}
+		for i := range v.halves {
+			if h := &v.halves[i]; h.side == side {
+				for _, hash := range h.sample {
+					f(h, hash)
+				}
 			}
 		}
 	}

@@ -27,8 +27,9 @@ type pairView struct {
 	halves []half
 	first  int32
 	// halfOf is the index in halves by the index of an edge, -1 for none.
-	halfOf      []int32
-	connections []connection
+	halfOf []int32
+	// hashes are those of the sampled connections of all halves.
+	hashes []uint64
 }
 
 // ownedAddress is an address that a container has; ended is of one that has ended in the span.
@@ -49,12 +50,6 @@ type translation struct {
 	spot                     int32 // of what is dialled, once it has its number
 }
 
-// connection is one that a half counted.
-type connection struct {
-	hash uint64
-	half int32 // an index in halves of the view
-}
-
 // half is an edge of which its host knows one end.
 type half struct {
 	view *pairView
@@ -67,6 +62,8 @@ type half struct {
 	process, foundProcess string
 	// texts are the indexes of the service and the backend.
 	texts [2]uint32
+	// sample are hashes of some of its connections, the least first; part of hashes of the view.
+	sample []uint64
 	// spots are the addresses of the server: as dialled, as translated on the way, as the server sees it.
 	spots      [maxSpots]reached
 	count      uint8
@@ -221,16 +218,30 @@ func (v *pairView) knownEnd(row int) (container uint32, process frame.Attribute,
 	return uint32(known), process, known != 0 && other == 0 && t.Attribute(frame.EdgeService, row) != 0
 }
 
+// sampleSize is how many connections of a round are in a half's sample, if there were as many (SAMPLES of edges.h).
+const sampleSize = 4
+
 func (v *pairView) collectConnections() {
 	t, edges := &v.After.Tables[frame.Connections], &v.After.Tables[frame.Edges]
-	v.connections = make([]connection, 0, len(t.IDs))
-	for row := range t.IDs {
-		edge, ok := edges.Find(uint32(t.Attribute(frame.ConnectionEdge, row)))
-		if ok && v.halfOf[edge] >= 0 {
+	v.hashes = make([]uint64, 0, len(t.IDs))
+	for row := 0; row < len(t.IDs); {
+		id, first := t.Attribute(frame.ConnectionEdge, row), len(v.hashes)
+		for ; row < len(t.IDs) && t.Attribute(frame.ConnectionEdge, row) == id; row++ {
 			hash := t.Attribute(frame.ConnectionHash, row) | t.Attribute(frame.ConnectionHashHigh, row)<<32
-			v.connections = append(v.connections, connection{hash, v.halfOf[edge]})
+			v.hashes = append(v.hashes, hash)
+		}
+		if edge, ok := edges.Find(uint32(id)); ok && v.halfOf[edge] >= 0 {
+			sample := v.hashes[first:]
+			slices.Sort(sample)
+			v.halves[v.halfOf[edge]].sample = sample
 		}
 	}
+}
+
+// mustTell reports whether a sample has a connection's hash if its half counted the connection. A sample has the
+// least hashes of each of its rounds: so at least sampleSize of them are below a hash that is not in it.
+func mustTell(sample []uint64, hash uint64) bool {
+	return len(sample) < sampleSize || hash <= sample[sampleSize-1]
 }
 
 // locate gives the halves the numbers of their addresses.

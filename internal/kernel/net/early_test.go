@@ -282,7 +282,7 @@ func TestReplyAfterTheClientHasEnded(t *testing.T) {
 // A client that gives up has no transaction: not while it waits, and not with a reply that it has not read.
 func TestClientThatGivesUp(t *testing.T) {
 	p := openShared(t)
-	answers := make(chan bool, 1)
+	answers := make(chan bool) // without a buffer: each connection takes its own before the next one begins
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		defer conn.Close()
 		lines := bufio.NewReader(conn)
