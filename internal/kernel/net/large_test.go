@@ -156,6 +156,7 @@ func exchangeLarge(t *testing.T, requests, replies [][]byte) net.Addr {
 		defer conn.Close()
 		fd, release := waiting(t, conn)
 		defer release()
+		conn.SetWriteBuffer(1 << 20)
 		for i := range requests {
 			err := receiveIn(fd, len(requests[i]), pieces[i%len(pieces)]...)
 			if err == nil {
@@ -173,6 +174,7 @@ func exchangeLarge(t *testing.T, requests, replies [][]byte) net.Addr {
 	defer conn.Close()
 	fd, release := waiting(t, conn)
 	defer release()
+	conn.SetWriteBuffer(1 << 20)
 	for i := range requests {
 		if err := sendIn(fd, requests[i], firsts[i%len(firsts)]); err != nil {
 			t.Fatalf("message %d: %v", i, err)
