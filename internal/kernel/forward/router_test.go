@@ -284,15 +284,15 @@ func (w *wire) carry(from, to int, stop chan struct{}) {
 			p := queue[0]
 			queue = queue[1:]
 			took := time.Since(p.at)
-			for {
-				if _, err := unix.Write(to, p.data); !errors.Is(err, unix.EAGAIN) {
-					break
-				}
-			}
 			if len(p.data) >= 28+w.payload {
 				w.mu.Lock()
 				w.least = append(w.least, took)
 				w.mu.Unlock()
+			}
+			for {
+				if _, err := unix.Write(to, p.data); !errors.Is(err, unix.EAGAIN) {
+					break
+				}
 			}
 		}
 	}
