@@ -174,12 +174,14 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 		}
 		n.backoff.note(counters == n.counters)
 		n.counters, n.turn = counters, f.turn
-		if err := f.readStack(g.process.fd, c.NetNS, &n); err != nil && !errors.Is(err, errAbsent) && !gone(err) {
+		err = errors.Join(f.readStack(g.process.fd, c.NetNS, &n), f.readForwarded(g.process.fd, c.NetNS, &n))
+		if err != nil && !errors.Is(err, errAbsent) && !gone(err) {
 			return g.keep(networkNumbers, err)
 		}
 		f.networks[c.NetNS] = n
 	}
 	g.last.network, g.last.stack, g.last.has[stackNumbers] = n.counters, n.stack, n.read
+	g.last.forwarded = n.forwarded
 	return g.keep(networkNumbers, nil)
 }
 

@@ -37,3 +37,40 @@ type KernelForward struct {
 	// TimedOneIn is of how many packets one is timed now.
 	TimedOneIn uint64
 }
+
+var ofForward = in(func(s *ContainerSample) *ForwardCounters { return s.Forward })
+
+func forwardTook(s *ContainerSample) (*Histogram, bool) {
+	if s.Forward == nil {
+		return nil, false
+	}
+	return s.Forward.Took, true
+}
+
+var containerForwardRows = []Row[ContainerSample]{
+	{Name: "container_network_forwarded_packets_total", OTel: "container.network.forward.packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Packets that the container's network namespace forwarded; read every 5 s",
+		Columns: []Column[ContainerSample]{{Name: "forwarded_packets", File: true,
+			Count: ofForward(func(f *ForwardCounters) uint64 { return f.Packets }),
+			Shown: []Number{{Key: "forwarded_packets", Title: "Packets forwarded", Unit: "/s", Group: GroupNetwork,
+				Formula: Rate}}}}},
+	{Name: "container_network_forward_duration_seconds", OTel: "container.network.forward.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "Time from a packet's coming into the container's network namespace to its leaving it at another interface",
+		Columns: []Column[ContainerSample]{{Name: "forward_took", Histogram: forwardTook, Shown: []Number{
+			{Key: "forward_p50", Title: "Forwarding time p50", Unit: "s", Group: GroupNetwork, Formula: QuantileOf,
+				Quantile: 0.5, Meaning: "Half of the packets that were timed took less to pass through"},
+			{Key: "forward_p99", Title: "Forwarding time p99", Unit: "s", Group: GroupNetwork, Formula: QuantileOf,
+				Quantile: 0.99, Meaning: "99 % of the packets that were timed took less to pass through"}}}}},
+	{Name: "container_network_forward_unmatched_packets_total", OTel: "container.network.forward.unmatched_packets",
+		Unit: "{packet}", Kind: Counter,
+		Help: "Packets that were to be timed and were not seen to leave: dropped, changed, or for the container itself",
+		Columns: []Column[ContainerSample]{{Name: "forward_unmatched",
+			Count: ofForward(func(f *ForwardCounters) uint64 { return f.Unmatched })}}},
+	{Name: "container_network_forward_timed_one_in", OTel: "container.network.forward.timed_one_in", Unit: "{packet}",
+		Kind: Gauge,
+		Help: "Of how many packets that are forwarded one is timed",
+		Columns: []Column[ContainerSample]{{Name: "forward_timed_one_in",
+			Count: ofForward(func(f *ForwardCounters) uint64 { return f.TimedOneIn })}}},
+}
