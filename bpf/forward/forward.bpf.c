@@ -7,6 +7,7 @@
  * live and a program that passes it on leave alone.
  */
 #include "include/kernel.h"
+#include "include/mix.h"
 #include "forward/forward.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -60,16 +61,6 @@ struct signature {
 	u64 packet;
 	u64 check;
 };
-
-/* The finalizer of MurmurHash3 (public domain). */
-static __always_inline u64 mixed(u64 n)
-{
-	n ^= n >> 33;
-	n *= 0xff51afd7ed558ccdULL;
-	n ^= n >> 33;
-	n *= 0xc4ceb9fe1a85ec53ULL;
-	return n ^ n >> 33;
-}
 
 static __always_inline struct forwarder *forwarder_of(struct __sk_buff *skb)
 {

@@ -19,17 +19,18 @@ const forwardsFor = 5 * time.Minute
 // forwards knows which namespaces forward.
 type forwards struct{ of map[uint32]*forward }
 
-// forward is a namespace.
+// forward is a namespace. It is forgotten when no container is in it any more.
 type forward struct {
 	packets uint64
 	// grew is when that was seen to grow, and read when it was read as it is.
 	grew, read time.Time
 	rate       float64
+	// ended is the sum of what the kernel counted before newest began.
+	ended, newest model.KernelForward
 }
 
 // update finds out which namespaces forward; a usage is of the container at its index.
-func (f *forwards) update(now time.Time, containers []*model.Container, usages []container.Usage,
-	kernel Forwarding) map[uint32]model.KernelForward {
+func (f *forwards) update(now time.Time, containers []*model.Container, usages []container.Usage, kernel Forwarding) {
 	seen := make(map[uint32]bool)
 	var wanted []model.ForwardingNamespace
 	for i, c := range containers {
@@ -60,17 +61,48 @@ func (f *forwards) update(now time.Time, containers []*model.Container, usages [
 		}
 	}
 	kernel.FollowForwarding(wanted)
-	counted := make(map[uint32]model.KernelForward)
-	for _, k := range kernel.ReadForwarding() {
-		counted[k.NetNS] = k
+	for _, n := range f.of {
+		n.newest.TimedOneIn = 0
 	}
-	return counted
+	for _, k := range kernel.ReadForwarding() {
+		if n := f.of[k.NetNS]; n != nil {
+			n.set(k)
+		}
+	}
 }
 
-// forwardCounters are those of a container; nil where its namespace has forwarded nothing.
-func forwardCounters(u *container.Usage, k model.KernelForward) *model.ForwardCounters {
+// set takes what the kernel counted. It may begin anew, when another process stands for the namespace.
+func (n *forward) set(k model.KernelForward) {
+	if k.Instance != n.newest.Instance {
+		n.ended = n.sum()
+	}
+	n.newest = k
+}
+
+func (n *forward) sum() model.KernelForward {
+	s := n.newest
+	s.Unmatched += n.ended.Unmatched
+	if n.ended.Took == nil {
+		return s
+	}
+	took := n.ended.Took
+	if s.Took != nil {
+		took = took.Clone()
+		took.Merge(s.Took)
+	}
+	s.Took = took
+	return s
+}
+
+// counters are those of a container in a namespace; nil where it has forwarded nothing.
+func (f *forwards) counters(u *container.Usage, netns uint32) *model.ForwardCounters {
 	if u.Forwarded == 0 {
 		return nil
 	}
-	return &model.ForwardCounters{Packets: u.Forwarded, Took: k.Took, Unmatched: k.Unmatched, TimedOneIn: k.TimedOneIn}
+	c := &model.ForwardCounters{Packets: u.Forwarded}
+	if n := f.of[netns]; n != nil {
+		k := n.sum()
+		c.Took, c.Unmatched, c.TimedOneIn = k.Took, k.Unmatched, k.TimedOneIn
+	}
+	return c
 }

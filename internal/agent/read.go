@@ -145,10 +145,9 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		a.sources.Files.Read(containers, usages)
 		end()
 	}
-	var forwarded map[uint32]model.KernelForward
 	if a.sources.Forwarding != nil {
 		end := a.spent.on(partFiles)
-		forwarded = a.forwards.update(time.Now(), containers, usages, a.sources.Forwarding)
+		a.forwards.update(time.Now(), containers, usages, a.sources.Forwarding)
 		end()
 	}
 	samples := make([]model.ContainerSample, len(containers))
@@ -159,7 +158,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
 		s.Devices, s.Syncs = a.disks.of(c.ID)
-		s.Forward = forwardCounters(u, forwarded[c.NetNS])
+		s.Forward = a.forwards.counters(u, c.NetNS)
 		s.Pressure, s.Victims = u.Pressure, a.victims.last(c.ID)
 		if counted {
 			cpu, processes := a.groups.of(c.ID)

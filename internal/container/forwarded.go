@@ -15,10 +15,11 @@ var (
 	netSNMP6 = append([]byte("net/snmp6"), 0)
 )
 
-// readForwarded reads how many packets the namespace has forwarded, where it is this namespace's turn. It is called
-// only where the counters of interfaces are read. The descriptor is that of a process in the namespace.
-func (f *Files) readForwarded(process int, netns uint32, n *network) error {
-	if n.looked && (f.turn+uint64(netns))%forwardedEvery != 0 {
+// readForwarded reads how many packets the namespace has forwarded, where it is this namespace's turn and two of its
+// interfaces have received something. It is called only where the counters of interfaces are read. The descriptor is that of
+// a process in the namespace. That forwarding is allowed says nothing: Docker allows it to all of its containers.
+func (f *Files) readForwarded(process int, netns uint32, used int, n *network) error {
+	if used < 2 || n.looked && (f.turn+uint64(netns))%forwardedEvery != 0 {
 		return nil
 	}
 	four, err := f.numberIn(process, netSNMP, parseForwarded)

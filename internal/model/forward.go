@@ -48,14 +48,14 @@ func forwardTook(s *ContainerSample) (*Histogram, bool) {
 }
 
 var containerForwardRows = []Row[ContainerSample]{
-	{Name: "container_network_forwarded_packets_total", OTel: "container.network.forward.packets", Unit: "{packet}",
+	{Name: "container_forward_packets_total", OTel: "container.forward.packets", Unit: "{packet}",
 		Kind: Counter,
 		Help: "Packets that the container's network namespace forwarded; read every 5 s",
 		Columns: []Column[ContainerSample]{{Name: "forwarded_packets", File: true,
 			Count: ofForward(func(f *ForwardCounters) uint64 { return f.Packets }),
 			Shown: []Number{{Key: "forwarded_packets", Title: "Packets forwarded", Unit: "/s", Group: GroupNetwork,
 				Formula: Rate}}}}},
-	{Name: "container_network_forward_duration_seconds", OTel: "container.network.forward.duration", Unit: "s",
+	{Name: "container_forward_duration_seconds", OTel: "container.forward.duration", Unit: "s",
 		Kind: HistogramSeries,
 		Help: "Time from a packet's coming into the container's network namespace to its leaving it at another interface",
 		Columns: []Column[ContainerSample]{{Name: "forward_took", Histogram: forwardTook, Shown: []Number{
@@ -63,12 +63,12 @@ var containerForwardRows = []Row[ContainerSample]{
 				Quantile: 0.5, Meaning: "Half of the packets that were timed took less to pass through"},
 			{Key: "forward_p99", Title: "Forwarding time p99", Unit: "s", Group: GroupNetwork, Formula: QuantileOf,
 				Quantile: 0.99, Meaning: "99 % of the packets that were timed took less to pass through"}}}}},
-	{Name: "container_network_forward_unmatched_packets_total", OTel: "container.network.forward.unmatched_packets",
+	{Name: "container_forward_unmatched_packets_total", OTel: "container.forward.unmatched_packets",
 		Unit: "{packet}", Kind: Counter,
 		Help: "Packets that were to be timed and were not seen to leave: dropped, changed, or for the container itself",
 		Columns: []Column[ContainerSample]{{Name: "forward_unmatched",
 			Count: ofForward(func(f *ForwardCounters) uint64 { return f.Unmatched })}}},
-	{Name: "container_network_forward_timed_one_in", OTel: "container.network.forward.timed_one_in", Unit: "{packet}",
+	{Name: "container_forward_timed_one_in", OTel: "container.forward.timed_one_in", Unit: "{packet}",
 		Kind: Gauge,
 		Help: "Of how many packets that are forwarded one is timed",
 		Columns: []Column[ContainerSample]{{Name: "forward_timed_one_in",
