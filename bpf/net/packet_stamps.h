@@ -7,6 +7,7 @@
 #define OUTSIGHT_PACKET_STAMPS_H
 
 #include "include/kernel.h"
+#include "include/mix.h"
 #include "net/latency.h"
 #include "net/packet_counts.h"
 #include "net/packets.h"
@@ -18,16 +19,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct packet_stamp);
 } packet_stamps SEC(".maps");
-
-/* The finalizer of MurmurHash3 (public domain). */
-static __always_inline u64 mixed(u64 n)
-{
-	n ^= n >> 33;
-	n *= 0xff51afd7ed558ccdULL;
-	n ^= n >> 33;
-	n *= 0xc4ceb9fe1a85ec53ULL;
-	return n ^ n >> 33;
-}
 
 static __always_inline struct packet_stamp *stamp_of(u64 packet, u64 check)
 {

@@ -112,6 +112,8 @@ type Sources struct {
 	Programs      Programs
 	// Disks is nil where they are not counted.
 	Disks Disks
+	// Forwarding is nil where packets that containers forward are not timed.
+	Forwarding Forwarding
 	// Probes is nil where the network to other hosts is not measured.
 	Probes Probes
 	// Processes is nil where the kernel's names are to be shown.
@@ -185,6 +187,8 @@ type Agent struct {
 	// edges are the last that could be read.
 	edges []model.Edge
 	disks *disks
+	// forwards are the namespaces that forward.
+	forwards forwards
 	// unread is why some of the kernel's counters could not be read for the newest frame.
 	unread atomic.Pointer[error]
 
@@ -230,6 +234,7 @@ func New(sources Sources, o Options) *Agent {
 		over:       overQuotas{sums: make(map[string]uint64)},
 		network:    hostNetwork{procRoot: o.ProcRoot},
 		disks:      newDisks(),
+		forwards:   forwards{of: make(map[uint32]*forward)},
 		builder:    frame.NewBuilder(o.Epoch),
 	}
 	for name, sink := range o.Sinks {

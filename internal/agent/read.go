@@ -145,6 +145,11 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		a.sources.Files.Read(containers, usages)
 		end()
 	}
+	if a.sources.Forwarding != nil {
+		end := a.spent.on(partFiles)
+		a.forwards.update(time.Now(), containers, usages, a.sources.Forwarding)
+		end()
+	}
 	samples := make([]model.ContainerSample, len(containers))
 	a.cpu.keep(containers)
 	var errs []error
@@ -153,6 +158,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
 		s.Devices, s.Syncs = a.disks.of(c.ID)
+		s.Forward = a.forwards.counters(u, c.NetNS)
 		s.Pressure, s.Victims = u.Pressure, a.victims.last(c.ID)
 		if counted {
 			cpu, processes := a.groups.of(c.ID)

@@ -41,6 +41,9 @@ type network struct {
 	// stack is of the namespace's TCP, once it was read.
 	stack model.TCPCounters
 	read  bool
+	// forwarded packets, once it was looked.
+	forwarded uint64
+	looked    bool
 }
 
 // groupFiles are the open files of one container.

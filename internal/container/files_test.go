@@ -384,7 +384,7 @@ exec sleep 600`
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, err := parseNetDev(file); err != nil || want != n {
+	if want, _, err := parseNetDev(file); err != nil || want != n {
 		t.Errorf("%+v, the file says %+v, %v", n, want, err)
 	}
 }

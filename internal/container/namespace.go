@@ -82,18 +82,18 @@ func parseInet6(text []byte) ([]netip.Addr, error) {
 	return list, nil
 }
 
-// parseNetDev adds up the interfaces in /proc/<pid>/net/dev, without loopback. It does not
-// allocate, unless it fails.
-func parseNetDev(text []byte) (n model.NetworkCounters, err error) {
+// parseNetDev adds up the interfaces in /proc/<pid>/net/dev, without loopback, and counts those that have received
+// something. It does not allocate, unless it fails.
+func parseNetDev(text []byte) (n model.NetworkCounters, used int, err error) {
 	l, err := newLines(text)
 	if err != nil {
-		return n, err
+		return n, 0, err
 	}
 	for line, ok := l.next(); ok; line, ok = l.next() {
 		at := bytes.IndexByte(line, ':')
 		if at < 0 {
 			if bytes.IndexByte(line, '|') < 0 {
-				return model.NetworkCounters{}, fmt.Errorf("line %q is not an interface", line)
+				return model.NetworkCounters{}, 0, fmt.Errorf("line %q is not an interface", line)
 			}
 			continue // one of two header lines
 		}
@@ -101,11 +101,15 @@ func parseNetDev(text []byte) (n model.NetworkCounters, err error) {
 		if string(name) == "lo" {
 			continue
 		}
+		before := n.ReceivePackets
 		if err := addInterface(&n, line[at+1:]); err != nil {
-			return model.NetworkCounters{}, fmt.Errorf("line %q: %w", line, err)
+			return model.NetworkCounters{}, 0, fmt.Errorf("line %q: %w", line, err)
+		}
+		if n.ReceivePackets > before {
+			used++
 		}
 	}
-	return n, nil
+	return n, used, nil
 }
 
 // addInterface adds the columns bytes, packets, errs and drop, first received, then (after four
@@ -168,27 +172,29 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 		f.networks[c.NetNS] = n
 	}
 	if !ok || n.turn != f.turn {
-		counters, err := f.interfaces(c, g)
+		counters, used, err := f.interfaces(c, g)
 		if err != nil {
 			return g.keep(networkNumbers, err)
 		}
 		n.backoff.note(counters == n.counters)
 		n.counters, n.turn = counters, f.turn
-		if err := f.readStack(g.process.fd, c.NetNS, &n); err != nil && !errors.Is(err, errAbsent) && !gone(err) {
+		err = errors.Join(f.readStack(g.process.fd, c.NetNS, &n), f.readForwarded(g.process.fd, c.NetNS, used, &n))
+		if err != nil && !errors.Is(err, errAbsent) && !gone(err) {
 			return g.keep(networkNumbers, err)
 		}
 		f.networks[c.NetNS] = n
 	}
 	g.last.network, g.last.stack, g.last.has[stackNumbers] = n.counters, n.stack, n.read
+	g.last.forwarded = n.forwarded
 	return g.keep(networkNumbers, nil)
 }
 
-func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCounters, err error) {
+func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCounters, used int, err error) {
 	if g.process.fd < 0 || g.process.pid != c.PID {
 		f.closeFD(g.process.fd)
 		g.process = process{fd: notOpened, pid: c.PID}
 		if err := f.openProcess(c, g); err != nil {
-			return n, err
+			return n, 0, err
 		}
 	}
 	size, err := readlinkat(g.process.fd, nsNet, f.buffer)
@@ -199,17 +205,17 @@ func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCo
 		}
 	}
 	if err != nil {
-		return n, err
+		return n, 0, err
 	}
 	fd, err := openat(g.process.fd, netDev)
 	if err != nil {
-		return n, err
+		return n, 0, err
 	}
 	defer syscall.Close(fd)
 	// The file is opened anew each time: held open it would keep the namespace alive.
 	text, err := f.buffer.read(fd, "net/dev")
 	if err != nil {
-		return n, err
+		return n, 0, err
 	}
 	return parseNetDev(text)
 }

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"bytes"
 	"errors"
 	"net/netip"
 	"os"
@@ -136,12 +137,12 @@ func TestCutFiles(t *testing.T) {
 	check("v1/blkio.throttle.io_service_bytes_recursive",
 		func(b []byte) error { _, _, _, err := parseBlkio(b); return err })
 	check("v2/io.stat", func(b []byte) error { _, err := parseIOStat(b); return err })
-	check("proc/dev", func(b []byte) error { _, err := parseNetDev(b); return err })
+	check("proc/dev", func(b []byte) error { _, _, err := parseNetDev(b); return err })
 	check("proc/netstat", func(b []byte) error { _, err := parseNetStat(b); return err })
 }
 
 func TestParseNetDev(t *testing.T) {
-	got, err := parseNetDev(testFile(t, "proc/dev"))
+	got, _, err := parseNetDev(testFile(t, "proc/dev"))
 	want := model.NetworkCounters{ReceiveBytes: 1532, ReceivePackets: 18}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -150,11 +151,35 @@ func TestParseNetDev(t *testing.T) {
 		"    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n" +
 		"  eth0: 1 2 3 4 99 99 99 99 5 6 7 8 99 99 99 99\n" +
 		"eth1:10 20 30 40 99 99 99 99 50 60 70 80 99 99 99 99\n" // as long names leave no space
-	got, err = parseNetDev([]byte(text))
+	got, used, err := parseNetDev([]byte(text))
 	want = model.NetworkCounters{ReceiveBytes: 11, ReceivePackets: 22, ReceiveErrors: 33, ReceiveDropped: 44,
 		TransmitBytes: 55, TransmitPackets: 66, TransmitErrors: 77, TransmitDropped: 88}
-	if err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
+	if err != nil || got != want || used != 2 {
+		t.Errorf("%+v, %v, want %+v; %d interfaces have received something, want 2", got, err, want, used)
+	}
+}
+
+func TestParseForwarded(t *testing.T) {
+	if n, err := parseForwarded(testFile(t, "proc/snmp")); err != nil || n != 154 {
+		t.Errorf("%d, %v, want 154", n, err)
+	}
+	text := testFile(t, "proc/snmp6")
+	if n, err := parseForwarded6(text); err != nil || n != 0 {
+		t.Errorf("%d, %v, want 0", n, err)
+	}
+	text = bytes.Replace(text, []byte("Ip6OutForwDatagrams             \t0"), []byte("Ip6OutForwDatagrams\t81"), 1)
+	if n, err := parseForwarded6(text); err != nil || n != 81 {
+		t.Errorf("%d, %v, want 81", n, err)
+	}
+	for _, bad := range []string{"", "Ip: ForwDatagrams", "Ip: ForwDatagrams\nIp: x\n", "Ip: Forwarding\nIp: 1\n"} {
+		if n, err := parseForwarded([]byte(bad)); err == nil {
+			t.Errorf("%q is %d", bad, n)
+		}
+	}
+	for _, bad := range []string{"", "Ip6OutForwDatagrams\n", "Ip6OutForwDatagrams x\n"} {
+		if n, err := parseForwarded6([]byte(bad)); err == nil {
+			t.Errorf("%q is %d", bad, n)
+		}
 	}
 }
 
@@ -287,6 +312,8 @@ func FuzzPressure(f *testing.F) {
 func FuzzNetwork(f *testing.F) {
 	fuzzFiles(f, func(t *testing.T, text []byte) {
 		parseNetDev(text)
+		parseForwarded(text)
+		parseForwarded6(text)
 		parseNetStat(text)
 		parseInet6(text)
 		for _, a := range parseTrie(text) {
@@ -294,7 +321,7 @@ func FuzzNetwork(f *testing.F) {
 				t.Errorf("%v", a)
 			}
 		}
-	}, "proc/dev", "proc/netstat", "proc/if_inet6", "proc/fib_trie", "proc/fib_trie.two")
+	}, "proc/dev", "proc/netstat", "proc/if_inet6", "proc/fib_trie", "proc/fib_trie.two", "proc/snmp", "proc/snmp6")
 }
 
 func FuzzProcess(f *testing.F) {

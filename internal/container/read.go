@@ -222,6 +222,8 @@ type Usage struct {
 	Threads *uint64
 	// BusyThreads is over how many threads CPU time is spread, 0 where that is not known.
 	BusyThreads float64
+	// Forwarded are packets that the network namespace forwarded, 0 where it has no two interfaces that are used.
+	Forwarded uint64
 	// Err reports why a file that is there could not be read or parsed; a group that has
 	// vanished is no error.
 	Err error
@@ -239,7 +241,9 @@ type numbers struct {
 	stack    model.TCPCounters
 	threads  uint64
 	busy     float64
-	has      [kinds]bool
+	// forwarded is of the network namespace, as network is.
+	forwarded uint64
+	has       [kinds]bool
 }
 
 // kind is a group of numbers.
@@ -258,7 +262,7 @@ const (
 
 func (u *Usage) set(n *numbers) {
 	u.numbers = *n
-	u.BusyThreads = n.busy
+	u.BusyThreads, u.Forwarded = n.busy, n.forwarded
 	u.Memory, u.Throttle, u.Pressure, u.Disk, u.Network, u.TCP, u.Threads = nil, nil, nil, nil, nil, nil, nil
 	if n.has[memoryNumbers] {
 		u.Memory = &u.numbers.memory

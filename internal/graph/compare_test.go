@@ -101,6 +101,6 @@ func floats(h *model.Histogram) *model.FloatHistogram {
 		CPU: &model.CPUCounters{RunQueue: h}}}})
 	var gained frame.Durations
 	frame.Since(frame.Containers, nil, f[0]).AddHistogram(&gained, frame.Histogram(frame.Containers, "run_queue"), 0)
-	all := durations(&gained, nil)
+	all := floatDurations(&gained, nil)
 	return &all
 }

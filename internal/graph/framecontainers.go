@@ -297,18 +297,14 @@ func (m *frameMap) addDurations(p *part, row int, column *containerColumn, c *ma
 	if m.scratch.Count == 0 {
 		return false
 	}
-	into := &c.latency
-	if *into == nil {
-		*into = &model.FloatHistogram{}
-	}
-	gained := durations(&m.scratch, nil)
-	(*into).Merge(&gained)
+	gained := floatDurations(&m.scratch, nil)
+	c.durations.merge(durationNumbers[column.field], &gained)
 	return true
 }
 
-// durations is h with its buckets in room, or in memory of its own where that is not enough. What lies beyond the last
+// floatDurations is h with its buckets in room, or in memory of its own where that is not enough. What lies beyond the last
 // bucket is in one behind it, so that its quantile is +Inf.
-func durations(h *frame.Durations, room []float64) model.FloatHistogram {
+func floatDurations(h *frame.Durations, room []float64) model.FloatHistogram {
 	f := model.FloatHistogram{Count: float64(h.Count), Sum: float64(h.SumNS) / model.Nanoseconds,
 		ZeroCount: float64(h.Zero)}
 	n := 0

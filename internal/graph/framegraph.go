@@ -175,7 +175,7 @@ func (p *part) endpoints(asked []int32, f func(edge int32, c endpointChange)) {
 		text := func(a frame.Attribute) string { return p.After.Text(frame.Endpoints, a, row) }
 		scratch.Reset()
 		d.AddHistogram(&scratch, endpointHistogram, row)
-		latency := durations(&scratch, nil)
+		latency := floatDurations(&scratch, nil)
 		f(asked[edge], endpointChange{model.EndpointKey{Protocol: model.Protocol(text(frame.EndpointProtocol)),
 			Name: text(frame.EndpointName), Status: text(frame.EndpointStatus)}, float64(requests), &latency})
 	}

@@ -3,8 +3,6 @@ package graph
 import (
 	"fmt"
 	"math"
-
-	"outsight/internal/model"
 )
 
 // Grouping says what a node of a graph stands for.
@@ -84,20 +82,13 @@ func (c *containerChange) add(other *containerChange) {
 	for _, limit := range unlimited {
 		c.remove(limit)
 	}
-	if other.latency != nil {
-		if c.latency == nil {
-			c.latency = &model.FloatHistogram{}
-		}
-		c.latency.Merge(other.latency)
-	}
+	c.durations.add(other.durations)
 }
 
 func (c change) clone() change {
-	if c.latency != nil {
-		latency := &model.FloatHistogram{}
-		latency.Merge(c.latency)
-		c.latency = latency
-	}
+	shared := c.durations
+	c.durations = nil
+	c.durations.add(shared)
 	return c
 }
 

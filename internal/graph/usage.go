@@ -10,9 +10,49 @@ import (
 // values of its levels, by Field, and how long it was observed.
 type change struct {
 	values
-	latency *model.FloatHistogram // of the run queue
-	seconds float64
-	means   levelMeans
+	durations durations
+	seconds   float64
+	means     levelMeans
+}
+
+// durations are the histograms of a container, by their numbers among those that are shown; nil where there is none.
+type durations []*model.FloatHistogram
+
+// durationNumbers are the numbers of a container's histograms, by Field.
+var durationNumbers = func() map[Field]int {
+	numbers := map[Field]int{}
+	for i, c := range containerTable.columns {
+		if c != nil && c.Histogram != nil {
+			numbers[containerTable.kind|Field(i)] = len(numbers)
+		}
+	}
+	return numbers
+}()
+
+func (d durations) of(f Field) *model.FloatHistogram {
+	if len(d) == 0 {
+		return nil
+	}
+	return d[durationNumbers[f]]
+}
+
+// merge adds a histogram to that of a number.
+func (d *durations) merge(number int, other *model.FloatHistogram) {
+	if *d == nil {
+		*d = make(durations, len(durationNumbers))
+	}
+	if (*d)[number] == nil {
+		(*d)[number] = &model.FloatHistogram{}
+	}
+	(*d)[number].Merge(other)
+}
+
+func (d *durations) add(other durations) {
+	for number, h := range other {
+		if h != nil {
+			d.merge(number, h)
+		}
+	}
 }
 
 func (c *change) value(fields ...Field) *float64 {
@@ -101,7 +141,7 @@ func (n *usageNumber) of(c *change) (v float64, ok bool) {
 		whole := c.of(n.fields[1])
 		return c.of(n.fields[0]) / whole, whole > 0
 	case model.QuantileOf:
-		q := quantile(c.latency, n.Quantile)
+		q := quantile(c.durations.of(n.fields[0]), n.Quantile)
 		if q == nil {
 			return 0, false
 		}

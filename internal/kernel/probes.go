@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outsight/internal/kernel/block"
+	"outsight/internal/kernel/forward"
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/net"
 	"outsight/internal/kernel/sched"
@@ -157,6 +158,7 @@ type Probes struct {
 	*net.Net
 	*block.Block
 	*tick.Tick
+	*forward.Forward
 	// modules in the order in which they are opened.
 	modules []host.Module
 	parts   *host.Parts
@@ -179,9 +181,11 @@ func newProbes(o Options) *Probes {
 		LogRequests: o.LogRequests, GroupMount: o.GroupMount, BlockMount: o.BlockMount, ProcFS: o.ProcFS,
 		NearRequests: o.tests.nearRequests}, p.Sched)
 	p.Tick = tick.New(tick.Options{FirstSlot: sched.FirstSlot, Types: o.Types}, p.Sched, p.Net, p.Block)
+	p.Forward = forward.New(forward.Options{ProcFS: o.ProcFS})
 	p.Sched.UseSlots(p.Block)
 	p.Sched.Logger, p.Net.Logger, p.Block.Logger, p.Tick.Logger = o.Logger, o.Logger, o.Logger, o.Logger
-	p.modules = []host.Module{p.Sched, p.Net, p.Block, p.Tick}
+	p.Forward.Logger = o.Logger
+	p.modules = []host.Module{p.Sched, p.Net, p.Block, p.Tick, p.Forward}
 	p.parts = host.NewParts(p.modules...)
 	return p
 }

@@ -53,6 +53,8 @@ type ContainerSample struct {
 	Syncs   *SyncCounters
 	Network *NetworkCounters
 	TCP     *TCPCounters
+	// Forward is nil where nothing was forwarded.
+	Forward *ForwardCounters
 	// Listeners in order of their address, those of Container.Listeners and others that dropped
 	// something before they were closed.
 	Listeners []ListenerCounters

@@ -156,6 +156,10 @@ func TestConvertValues(t *testing.T) {
 	web("container_network_tcp_zero_windows_ended_total", 40)
 	web("container_network_tcp_zero_window_drops_total", 41)
 	web("container_network_tcp_listen_overflows_total", 42)
+	web("container_forward_packets_total", 75)
+	web("container_forward_duration_seconds", float64(testHistogram().Count))
+	web("container_forward_unmatched_packets_total", 76)
+	web("container_forward_timed_one_in", 2)
 	counted := func(metric, before, after string, want float64) {
 		t.Helper()
 		f(metric+before+",host=node-1,id=4f1d,image=registry/web:1,name="+name+after, want)

@@ -101,6 +101,7 @@ func testSnapshot() *model.Snapshot {
 				Network: &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33,
 					TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
 				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
+				Forward:   &model.ForwardCounters{Packets: 75, Took: testHistogram(), Unmatched: 76, TimedOneIn: 2},
 				Listeners: []model.ListenerCounters{{Drops: 43}, {Address: netip.MustParseAddrPort("0.0.0.0:80"), Drops: 44}},
 			},
 			{Container: db, CPU: &model.CPUCounters{UsageNS: 9}},

@@ -7,10 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"outsight/internal/netns"
 )
 
 // ErrEnded says that a container ended while it was measured from or to.
@@ -119,45 +120,19 @@ func (p *Place) hasEnded() (ended bool) {
 	return raw.Control(func(fd uintptr) { ended = endedProcess(fd) }) != nil || ended
 }
 
-// inside calls f on a thread that is in the place's network namespace for the time being. A thread that cannot come back
-// is thrown away.
+// inside calls f on a thread that is in the place's network namespace for the time being.
 func (p *Place) inside(f func() error) error {
 	if p.process == nil {
 		return fmt.Errorf("%s is not on this host", p.Name)
 	}
-	raw, err := p.process.SyscallConn()
-	if err != nil {
+	err := netns.Inside(p.process, f)
+	switch {
+	case !errors.Is(err, netns.ErrNotEntered):
+		return err
+	case errors.Is(err, syscall.ESRCH), errors.Is(err, os.ErrClosed):
 		return p.ended(err)
 	}
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			runtime.UnlockOSThread()
-			result <- fmt.Errorf("opening the own network namespace: %w", err)
-			return
-		}
-		var entering error
-		if err := raw.Control(func(fd uintptr) { entering = unix.Setns(int(fd), unix.CLONE_NEWNET) }); err != nil {
-			entering = err
-		}
-		switch {
-		case entering == nil:
-			err = f()
-		case errors.Is(entering, syscall.ESRCH), errors.Is(entering, os.ErrClosed):
-			err = p.ended(entering)
-		default:
-			err = fmt.Errorf("entering the network namespace of %s: %w", p.Name, entering)
-		}
-		back := entering != nil || unix.Setns(own, unix.CLONE_NEWNET) == nil
-		unix.Close(own)
-		if back {
-			runtime.UnlockOSThread()
-		} // else it is still locked: the thread ends with the goroutine
-		result <- err
-	}()
-	return <-result
+	return fmt.Errorf("%s: %w", p.Name, err)
 }
 
 // listenUDP makes a UDP socket at the place, of the address's family.

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ func busy(start time.Time, second int) *model.Snapshot {
 	return &model.Snapshot{
 		Time: start.Add(time.Duration(second) * time.Second), Host: model.Host{Name: "node", Cores: 4, MemoryBytes: 8 << 30},
 		Containers: []model.ContainerSample{{Container: c, CPU: &model.CPUCounters{UsageNS: 1e8 * n, Voluntary: n,
-			Involuntary: n, RunQueue: h()}}},
+			Involuntary: n, RunQueue: h()}, Forward: &model.ForwardCounters{Packets: n, Took: h()}}},
 		Edges: []model.Edge{
 			{Side: model.RoleClient, Client: model.Peer{Container: c}, Server: model.Peer{Container: peer},
 				Counters: counters()},
@@ -84,5 +85,5 @@ func MayBeQuiet(where string) bool {
 	if strings.Contains(where, ".json: ") {
 		return where == "self.json: What is off"
 	}
-	return where != "ContainerWaitsForCPU" && where != "EdgeSlow"
+	return !slices.Contains([]string{"ContainerWaitsForCPU", "ForwardingSlow", "EdgeSlow"}, where)
 }

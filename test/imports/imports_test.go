@@ -38,6 +38,7 @@ var allowed = map[string]map[string]string{
 		"internal/kernel/host":  "modules are opened by it",
 		"internal/kernel/sched": "one of the modules", "internal/kernel/net": "one of the modules",
 		"internal/kernel/block": "one of the modules", "internal/kernel/tick": "one of the modules",
+		"internal/kernel/forward": "one of the modules",
 	},
 	"internal/kernel/host": {"internal/model": "features, parts and histograms are values of the model"},
 	"internal/kernel/sched": {
@@ -47,8 +48,13 @@ var allowed = map[string]map[string]string{
 	"internal/kernel/net":   {"internal/model": "counters out", "internal/kernel/host": "what all modules need"},
 	"internal/kernel/block": {"internal/model": "counters out", "internal/kernel/host": "what all modules need"},
 	"internal/kernel/tick":  {"internal/model": "ticks out", "internal/kernel/host": "what all modules need"},
-	"internal/topology":     {},
-	"internal/access":       {"internal/otlp": "the header that names a tenant", "internal/model": "what was refused"},
+	"internal/kernel/forward": {
+		"internal/model": "counters out", "internal/kernel/host": "what all modules need",
+		"internal/netns": "it attaches in the namespaces of containers",
+	},
+	"internal/netns":    {},
+	"internal/topology": {},
+	"internal/access":   {"internal/otlp": "the header that names a tenant", "internal/model": "what was refused"},
 	"internal/energy": {
 		"internal/model":    "CPU time and weighted cycles in, energy out",
 		"internal/topology": "lists of CPUs in sysfs",
@@ -104,6 +110,7 @@ var allowed = map[string]map[string]string{
 		"internal/frame":     "which host this is",
 		"internal/access":    "files of keys are checked as those of tokens",
 		"internal/stamp":     "sessions are of STAMP",
+		"internal/netns":     "sockets are made in the namespaces of containers",
 		"internal/container": "places are containers",
 		"internal/model":     "which are values of the model",
 	},

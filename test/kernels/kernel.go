@@ -27,11 +27,13 @@ type series struct {
 	optional bool
 	// withoutEdges: too old for the programs that count edges, which need atomic exchange (5.12).
 	withoutEdges bool
+	// withoutTCX: programs cannot be attached to network interfaces by tcx, which needs 6.6.
+	withoutTCX bool
 }
 
 var all = [...]series{
 	{name: "5.10", pattern: `^linux-image-5\.10\.0-[0-9]+-amd64$`, suite: "bullseye", optional: true, withoutEdges: true},
-	{name: "6.1", pattern: `^linux-image-6\.1\.0-[0-9]+-amd64$`},
+	{name: "6.1", withoutTCX: true, pattern: `^linux-image-6\.1\.0-[0-9]+-amd64$`},
 	{name: "6.12", pattern: `^linux-image-6\.12\.[0-9]+\+deb12-amd64$`},
 }
 

@@ -78,6 +78,11 @@ func (h *Histograms) Read(index, count int, sumNS uint64) (*model.Histogram, err
 			cells[c] += n
 		}
 	}
+	return HistogramOf(&cells, sumNS), nil
+}
+
+// HistogramOf is what the cells of a histogram in the kernel mean; sumNS is the sum that belongs to them.
+func HistogramOf(cells *[HistogramCells]uint64, sumNS uint64) *model.Histogram {
 	first, end := firstCell, overflowCell
 	for first < end && cells[first] == 0 {
 		first++
@@ -93,7 +98,7 @@ func (h *Histograms) Read(index, count int, sumNS uint64) (*model.Histogram, err
 	for _, n := range r.Buckets {
 		r.Count += n
 	}
-	return r, nil
+	return r
 }
 
 // Clear empties count histograms from index on.
