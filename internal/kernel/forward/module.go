@@ -5,18 +5,21 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/cilium/ebpf"
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
+	"outsight/internal/netns"
 )
 
 // DefaultMax bounds network namespaces where Options do not.
 const DefaultMax = 64
 
-const remedy = "Linux 6.6 or later with BTF"
+const remedy = "Linux 6.6 or later with BTF, and CAP_SYS_ADMIN to enter network namespaces"
 
 const purpose = "how long packets take through containers that forward"
 
@@ -79,6 +82,15 @@ func (p *Forward) Open(k *host.Kernel) error {
 func (p *Forward) tryOpen(k *host.Kernel) error {
 	if err := host.HaveTCX(); err != nil {
 		return err
+	}
+	// Where the own namespace cannot be entered (CAP_SYS_ADMIN), others cannot.
+	own, err := os.Open(filepath.Join(p.options.ProcFS, "self", "ns", "net"))
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := netns.Inside(own, func() error { return nil }); err != nil {
+		return fmt.Errorf("it takes CAP_SYS_ADMIN: %v", err) // not %w: no other capability is to be told
 	}
 	var object forwardSpecs
 	spec, err := host.ReadSpec(loadForward, &object)
