@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
@@ -123,36 +125,54 @@ func TestLargeSegmentsAreTimed(t *testing.T) {
 	t.Logf("%d packets, p50 %v", stamped, measuredMedian(got))
 }
 
-// A program in the container takes its time: what is measured is at least what its own log says, and at most what it took
-// from one end to the other.
+// A program in the container takes its time, and packets wait for it: what is measured is what the kernel's own stamps at
+// both interfaces say, to 5 % of what the program adds. It is at least what the program's log says, and at most what it
+// took from one end to the other.
 func TestTimeOfAProgramThatForwards(t *testing.T) {
-	const packets = 300
+	const packets, size = 300, 100
 	for _, delay := range []time.Duration{0, 300 * time.Microsecond, 3 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
 			p := open(t, Options{})
 			r := newRouter(t)
-			w := r.newWire(delay, 100)
-			r.followed(p)
+			w := r.newWire(delay, size)
+			in, out := r.newTap("r0"), r.newTap("r1")
 			client, server := r.udpPair("10.215.2.1:7001")
-			most := exchange(t, client, server, packets, 100)
+			kerneltest.Eventually(t, "the kernel stamps packets where they come in, since there are taps", func() bool {
+				most := exchange(t, client, server, 1, size)
+				took := out.times(t, unix.PACKET_OUTGOING, size)[0].Sub(in.times(t, unix.PACKET_HOST, size)[0])
+				return took > 0 && took < most[0]
+			})
+			w.mu.Lock()
+			w.least = nil
+			w.mu.Unlock()
+			r.followed(p)
+			most := exchange(t, client, server, packets, size)
 			got := r.counted(p)
 			if got.Took.Count != packets || got.Unmatched != 0 {
 				t.Fatalf("%d of %d datagrams were timed, %d not", got.Took.Count, packets, got.Unmatched)
 			}
+			came, went := in.times(t, unix.PACKET_HOST, size), out.times(t, unix.PACKET_OUTGOING, size)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if len(w.least) != packets {
-				t.Fatalf("the program passed %d packets on, want %d", len(w.least), packets)
+			if len(w.least) != packets || len(came) != packets || len(went) != packets {
+				t.Fatalf("%d packets came, the program passed %d on, and %d went, want %d", len(came), len(w.least), len(went),
+					packets)
 			}
 			var least, whole time.Duration
+			var took []time.Duration
 			for i := range packets {
 				least += w.least[i]
 				whole += most[i]
+				took = append(took, went[uint64(i)].Sub(came[uint64(i)]))
 			}
 			if sum := time.Duration(got.Took.SumNS); sum < least || sum > whole {
 				t.Errorf("%v was measured, want from %v to %v", sum, least, whole)
 			}
-			t.Logf("p50: measured %v, in the program %v, from end to end %v", measuredMedian(got),
+			measured, want := measuredMedian(got), median(took)
+			if delay > 0 && (measured-want).Abs() > want/20 {
+				t.Errorf("p50 is %v, want %v", measured, want)
+			}
+			t.Logf("p50: measured %v, by the kernel's stamps %v, in the program %v, from end to end %v", measured, want,
 				median(w.least), median(most))
 		})
 	}
