@@ -244,7 +244,8 @@ func TestQuotaIsNobodysFault(t *testing.T) {
 	} else if !host.HasMember(types, "cfs_rq", "throttled_clock_self_time") {
 		t.Skip("this kernel does not say how long a group was throttled (before 6.7)")
 	}
-	hog, victim := kerneltest.NewGroup(t, "hog"), newQuotaGroup(t, "throttled", 10*time.Millisecond, 100*time.Millisecond)
+	// A quota that is used up also where many others run on that CPU, and that is longer than a tick.
+	hog, victim := kerneltest.NewGroup(t, "hog"), newQuotaGroup(t, "throttled", 5*time.Millisecond, 100*time.Millisecond)
 	hog.Start(t, "pinned-spin")
 	startShell(t, victim)
 	hogID, id := hog.ID(t), victim.ID(t)
