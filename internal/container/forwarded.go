@@ -22,29 +22,16 @@ func (f *Files) readForwarded(process int, netns uint32, used int, n *network) e
 	if used < 2 || n.looked && (f.turn+uint64(netns))%forwardedEvery != 0 {
 		return nil
 	}
-	four, err := f.numberIn(process, netSNMP, parseForwarded)
+	four, err := readNumbers(f, process, netSNMP, "net/snmp", parseForwarded)
 	if err != nil {
 		return err
 	}
-	six, err := f.numberIn(process, netSNMP6, parseForwarded6)
+	six, err := readNumbers(f, process, netSNMP6, "net/snmp6", parseForwarded6)
 	if err != nil && !errors.Is(err, syscall.ENOENT) { // absent where IPv6 is switched off
 		return err
 	}
 	n.forwarded, n.looked = four+six, true
 	return nil
-}
-
-func (f *Files) numberIn(process int, name []byte, parse func([]byte) (uint64, error)) (uint64, error) {
-	fd, err := openat(process, name)
-	if err != nil {
-		return 0, err
-	}
-	defer syscall.Close(fd)
-	text, err := f.buffer.read(fd, string(name[:len(name)-1]))
-	if err != nil {
-		return 0, err
-	}
-	return parse(text)
 }
 
 // parseForwarded reads ForwDatagrams of /proc/<pid>/net/snmp, whose first two lines are names and numbers of IPv4.

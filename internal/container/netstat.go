@@ -20,18 +20,25 @@ func (f *Files) readStack(process int, netns uint32, n *network) error {
 	if n.read && (f.turn+uint64(netns))%stackEvery != 0 {
 		return nil
 	}
-	fd, err := openat(process, netStat)
+	stack, err := readNumbers(f, process, netStat, "net/netstat", parseNetStat)
+	if err == nil {
+		n.stack, n.read = stack, true
+	}
+	return err
+}
+
+// readNumbers reads a file of a process's directory in procfs. path ends with a 0 byte, and name is what errors call it.
+func readNumbers[T any](f *Files, process int, path []byte, name string, parse func([]byte) (T, error)) (none T, err error) {
+	fd, err := openat(process, path)
 	if err != nil {
-		return err
+		return none, err
 	}
 	defer syscall.Close(fd)
-	text, err := f.buffer.read(fd, "net/netstat")
+	text, err := f.buffer.read(fd, name)
 	if err != nil {
-		return err
+		return none, err
 	}
-	n.stack, err = parseNetStat(text)
-	n.read = err == nil
-	return err
+	return parse(text)
 }
 
 // parseNetStat reads /proc/<pid>/net/netstat: pairs of lines, the first with the names of the

@@ -69,10 +69,16 @@ func (p *Forward) FollowForwarding(wanted []model.ForwardingNamespace) {
 		wake := make(chan struct{}, 1)
 		p.wake = wake
 		p.following.Go(func() {
-			for range wake {
+			told := ""
+			for range wake { // each second: what stays so is told once
+				said := ""
 				if err := p.reconcile(); err != nil {
-					p.Logger.Warn("timing packets that containers forward", "error", err)
+					said = err.Error()
 				}
+				if said != told && said != "" {
+					p.Logger.Warn("timing packets that containers forward", "error", said)
+				}
+				told = said
 			}
 		})
 	}
