@@ -469,7 +469,8 @@ const steps = {
       const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
       page.setDefaultTimeout(patience)
       page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
-      const to = Math.floor(Date.now() / 1000)
+      // The whole second after all that was seen until now.
+      const to = Math.floor(Date.now() / 1000) + 1
       const window = `from=${to - 60}&to=${to}`
       // Frames come in order: with later ones there, the window does not change any more.
       await until(async () => (await there(`probes?from=${to}&to=${to + 10}`)).probes[0]?.round_trip?.count > 0)
