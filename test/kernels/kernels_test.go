@@ -175,6 +175,14 @@ func table(reports []report.Report) string {
 		})
 	}
 	w.Flush()
+	// At the end of a long log, where one looks first.
+	for _, r := range reports {
+		for _, c := range r.Checks {
+			if c.Failure != "" {
+				fmt.Fprintf(&text, "%s: %s: %s\n", r.Release, c.Name, c.Failure)
+			}
+		}
+	}
 	return text.String()
 }
 
