@@ -8,7 +8,7 @@ func (d *parser) readHistograms(to, old *Histograms, part []byte, s *tableSectio
 		return
 	}
 	*to = Histograms{SumNS: d.gather(old.SumNS, s), Zero: d.gather(old.Zero, s), Overflow: d.gather(old.Overflow, s),
-		End: cut(&d.numbers, s.rows), Count: cut(&d.values, total), Bucket: cut(&d.indexes, total)}
+		End: cut(&d.numbers, s.rows), Count: cut(&d.counts, total), Bucket: cut(&d.indexes, total)}
 	m := merger{to: to, old: old, same: d.same}
 	if len(old.End) == 0 {
 		m.same = nil
