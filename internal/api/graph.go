@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,10 +41,8 @@ func (a *graphAnswer) encode() ([]byte, error) {
 		return nil, err
 	}
 	edges, err := a.Graph.EdgesJSON()
-	b := make([]byte, 0, len(nodes)+len(edges)+len(rest)+32)
-	b = append(append(append(b, `{"nodes":`...), nodes...), `,"edges":`...)
-	b = append(append(append(b, edges...), ','), rest[1:]...)
-	return append(b, '\n'), err
+	return slices.Concat(slices.Concat([][]byte{[]byte(`{"nodes":`)}, nodes, [][]byte{[]byte(`,"edges":`)}, edges,
+		[][]byte{{','}, rest[1:], {'\n'}})...), err
 }
 
 // nodeMatches select the series of a node's usage, and of the edges on which it is the server or

@@ -80,7 +80,7 @@ type parser struct {
 	// grow is asked for memory; nil where there is no bound but those of the format.
 	grow   func(bytes int64) error
 	memory *Memory
-	// What is allocated for the frame, of which slices are cut off. values are 0 at first, counts anything.
+	// What is allocated for the frame, of which slices are cut off. They may have any contents.
 	values  []uint64
 	counts  []uint64
 	numbers []uint32
@@ -363,9 +363,6 @@ func (n *need) bytes() int {
 
 func (d *parser) allocate(n *need) {
 	d.values, d.counts, d.indexes = d.memory.takeWords(n.values), d.memory.takeWords(n.buckets), d.memory.takeHalves(n.buckets)
-	if d.memory != nil {
-		clear(d.values)
-	}
 	d.numbers = make([]uint32, n.numbers)
 	d.lists, d.columns, d.charts = make([][]uint64, n.lists), make([]Values, n.columns), make([]Histograms, n.charts)
 }
