@@ -10,8 +10,8 @@ import (
 	"outsight/internal/model"
 )
 
-// samplesOfPackets are the times of the samples of edges at a port, by packet: of the client's end or the server's, sent
-// or received.
+// samplesOfPackets are the times of the samples of edges at a port, by packet: of the client's end or the server's, those
+// received and those sent.
 func samplesOfPackets(t *testing.T, p *Net, port uint16) (times map[model.Role][2]map[uint64]time.Time) {
 	t.Helper()
 	edges, err := p.ReadEdges()
@@ -72,8 +72,8 @@ func TestPacketSamplesOfBothEnds(t *testing.T) {
 	// The client's first packets may come before its edge is known.
 	if there < exchanges-1 || there != len(client[1]) || len(server[0]) != exchanges || back < exchanges-1 ||
 		back != len(client[0]) || len(server[1]) != exchanges {
-		t.Errorf("there %d of %d sent and %d received, back %d of %d and %d, want %d, the client's one less", there, len(client[1]), len(server[0]),
-			back, len(server[1]), len(client[0]), exchanges)
+		t.Errorf("there %d of %d sent and %d received, back %d of %d and %d, want %d, the client's one less", there,
+			len(client[1]), len(server[0]), back, len(server[1]), len(client[0]), exchanges)
 	}
 	for _, at := range client[1] {
 		if at.Before(begun) || at.After(time.Now()) {
