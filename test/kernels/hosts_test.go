@@ -3,6 +3,7 @@ package kernels
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -78,6 +79,7 @@ func TestTwoHosts(t *testing.T) {
 	}
 	w := windowOf(t, reports[:])
 	expectEdges(t, "exact", w)
+	expectDelays(t, w)
 	// Older kernels tell no connections. Addresses alone say who db's client is, and nothing of who is behind the router.
 	for i := range w.Hosts {
 		w.Hosts[i].Spans[0].After.Tables[frame.Connections] = frame.Table{}
@@ -147,6 +149,27 @@ func expectEdges(t *testing.T, confidence string, w *frame.Window) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got edges\n%s\nwant\n%s", lines(got), lines(want))
+	}
+}
+
+// expectDelays holds that both hosts sampled the same packets of each edge, in both directions, through both translations
+// of addresses.
+func expectDelays(t *testing.T, w *frame.Window) {
+	t.Helper()
+	for _, e := range graph.FromFrames(w, graph.Options{}).Edges {
+		for _, key := range []string{"matched_there", "matched_back"} {
+			if n, ok := e.EndsNumber(key); !ok {
+				t.Errorf("%s of %s > %s is %v, want some of %d requests", key, e.Client[:1], e.Server[:1], n,
+					report.Connections*report.Requests)
+			}
+		}
+		there, _ := e.EndsNumber("above_minimum_there_p99")
+		back, _ := e.EndsNumber("above_minimum_back_p99")
+		if there <= 0 || there > 10 || back <= 0 || back > 10 {
+			t.Errorf("the delays of %s > %s are %v s above the least there, %v s back", e.Client[:1], e.Server[:1], there, back)
+		}
+		told, _ := json.Marshal(e.Network)
+		t.Logf("the network of %s > %s: %s", e.Client[:1], e.Server[:1], told)
 	}
 }
 
