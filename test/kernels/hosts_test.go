@@ -156,6 +156,19 @@ func expectEdges(t *testing.T, confidence string, w *frame.Window) {
 // of addresses.
 func expectDelays(t *testing.T, w *frame.Window) {
 	t.Helper()
+	for _, h := range w.Hosts {
+		after, sampled := h.Spans[0].After, 0
+		for edge, s := range after.PacketSamples() {
+			sampled++
+			t.Logf("%v %x %v %v", edge, s.Packet, s.Sent, after.Time.Sub(s.Time))
+		}
+		t.Logf("%s sampled %d packets", h.Host, sampled)
+		for _, f := range after.Tables[frame.Features].IDs {
+			row := int(f) - 1
+			t.Log(after.Text(frame.Features, frame.FeatureName, row), after.Text(frame.Features, frame.FeatureState, row),
+				after.Text(frame.Features, frame.FeatureReason, row))
+		}
+	}
 	for _, e := range graph.FromFrames(w, graph.Options{}).Edges {
 		for _, key := range []string{"matched_there", "matched_back"} {
 			if n, ok := e.EndsNumber(key); !ok {

@@ -123,7 +123,7 @@ export const SIDE_GROUPS: [string, string[]][] = [
 
 /** The numbers of both ends of an edge together by the headings of the page, in the order in which people ask for them. */
 export const ENDS_GROUPS: [string, string[]][] = [
-  ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio']],
+  ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio', 'delay_there_error', 'delay_back_error', 'above_minimum_there_p50', 'above_minimum_there_p99', 'above_minimum_back_p50', 'above_minimum_back_p99', 'matched_there', 'matched_back']],
   ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds']],
 ]
 
