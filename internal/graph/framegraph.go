@@ -87,7 +87,7 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, side
 		Transport: r.transport.String(), Paired: !r.unpaired, Services: []string{}, confidence: r.confidence,
 		settled: r.settled, across: r.across, Confidence: r.confidence.String()}
 	for _, server := range []bool{false, true} {
-		s.reset()
+		s.reset(len(edgeHistograms))
 		some := false
 		for _, i := range rows {
 			row := &m.rows[i]
