@@ -270,29 +270,14 @@ static __always_inline u32 direction_of(const struct packet *packet)
 	return packet->sent ? PACKET_SENT : PACKET_RECEIVED;
 }
 
-static __always_inline u64 identity_of(const struct packet *packet, u32 *zeros)
+static __always_inline void time_tcp(struct connection *c, struct edge *edge,
+				     struct edge_packets *p, const struct packet *packet)
 {
-	return (u64)position_of(packet, zeros) << 32 | packet->timestamp;
-}
+	u32 zeros, position = position_of(packet, &zeros), direction = direction_of(packet);
+	u64 identity = (u64)position << 32 | packet->timestamp;
 
-static __noinline int sample_tcp(u32 edge, struct edge_packets *p, const struct packet *packet)
-{
-	u32 zeros, direction;
-
-	if (!p || !packet)
-		return 0;
-	u64 identity = identity_of(packet, &zeros);
-	direction = direction_of(packet);
-	if (zeros >= p->sample_levels[direction])
-		sample_packet(edge, mixed(identity), zeros, direction);
-	return 0;
-}
-
-static __always_inline void time_tcp(struct connection *c, struct edge_packets *p,
-				     const struct packet *packet)
-{
-	u32 zeros;
-	u64 identity = identity_of(packet, &zeros);
+	if (edge && p && is_between_hosts(edge) && zeros >= p->sample_levels[direction])
+		sample_packet(c->edge, mixed(identity), zeros, direction);
 	/* Which connection, and which way. */
 	u64 check = c->flags & CONNECTION_WHOLE ?
 			    (u64)c->client_sequence << 32 | c->server_sequence :
@@ -336,8 +321,6 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	if (edge) {
 		u32 index = c->edge;
 		p = bpf_map_lookup_elem(&packets_of_edge, &index);
-		if (is_between_hosts(edge))
-			sample_tcp(index, p, &packet);
 	}
 	if (!sent && !c->unread_since_ns && c->role == ROLE_SERVER)
 		c->unread_since_ns = bpf_ktime_get_ns();
@@ -348,7 +331,7 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 		if (p)
 			count_order(&p->counts, packet.segments, order, repeated);
 	}
-	time_tcp(c, p, &packet);
+	time_tcp(c, edge, p, &packet);
 	return 0;
 }
 
