@@ -20,6 +20,26 @@ func ServiceColumns() map[frame.TableID][]string {
 	return columnsWith(edgeHistograms[:1], endpointColumns())
 }
 
+// ColumnsOfMatrix are those for a matrix of these numbers alone, by their keys; none for all.
+func ColumnsOfMatrix(numbers []string) map[frame.TableID][]string {
+	var histograms []int
+	for i := range MatrixNumbers {
+		n := &MatrixNumbers[i]
+		if len(numbers) > 0 && !slices.Contains(numbers, n.Key) || n.Probe {
+			continue
+		}
+		if n.ends != nil {
+			return columnsWith(edgeHistograms[:], nil)
+		}
+		for _, column := range edgeHistograms {
+			if slices.Contains(n.Of, frame.Schema[frame.Edges].Histograms[column].Name) && !slices.Contains(histograms, column) {
+				histograms = append(histograms, column)
+			}
+		}
+	}
+	return columnsWith(histograms, nil)
+}
+
 func endpointColumns() []string {
 	return []string{frame.Schema[frame.Endpoints].Columns[requestsColumn].Name,
 		frame.Schema[frame.Endpoints].Histograms[endpointHistogram].Name}
@@ -54,8 +74,7 @@ func columnsWith(histograms []int, endpoints []string) map[frame.TableID][]strin
 		edges = append(edges, info.Histograms[i].Name)
 	}
 	all := map[frame.TableID][]string{frame.Containers: containers, frame.Edges: edges, frame.Addresses: nil,
-		frame.Listeners: nil, frame.Translations: nil, frame.Connections: nil,
-		frame.PacketSamples: nil}
+		frame.Listeners: nil, frame.Translations: nil, frame.Connections: nil, frame.PacketSamples: nil}
 	if endpoints != nil {
 		all[frame.Endpoints] = endpoints
 	}
