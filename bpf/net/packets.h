@@ -32,7 +32,9 @@ struct edge_packets {
 	u64 unread_sum_ns;	/* for which requests lay in the server's sockets until they were read */
 	u64 unread_requests;	/* of how many reads that is the sum */
 	u32 delay_histogram;	/* index in the pool, 0 until first needed */
-	u32 unused;
+	/* by enum packet_direction: packets that are less round are not sampled; set by the reader */
+	u8 sample_levels[2];
+	u16 unused;
 };
 
 /* What of the kernel's counters of a connection its edge has. */
@@ -80,6 +82,19 @@ struct packet_stamp {
 	u64 ns;	    /* when it was sent; 0: two that cannot be told apart were */
 	u64 unused;
 };
+
+/* When a packet was sent to another host, or received from one. */
+struct packet_sample {
+	u64 number; /* counted from one; written last, and 0 while the rest is written */
+	u64 packet; /* a hash of what identifies it, the same on both hosts */
+	u64 ns;	    /* CLOCK_MONOTONIC */
+	u32 edge;   /* its index */
+	u16 direction; /* enum packet_direction */
+	u16 level;     /* how round it is: a packet that is sampled on one host is on the other one */
+};
+
+/* A power of two: of more samples between two readings the newest are there. */
+#define PACKET_SAMPLES 4096
 
 /*
  * A packet that nobody received for so long was lost, or is another host's: the next one with the

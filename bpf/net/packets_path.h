@@ -15,6 +15,7 @@
 #include "net/connections.h"
 #include "net/datagram_flows.h"
 #include "net/packet_counts.h"
+#include "net/packet_samples.h"
 #include "net/packet_stamps.h"
 #include "net/packets.h"
 
@@ -250,24 +251,33 @@ static __always_inline void begin_slice(struct packet_path *path)
  * Of the sequence numbers of a packet the one with most trailing zeros: that of a part which has it
  * is the same, and so is that of a whole in which no other has more.
  */
-static __always_inline u32 position_of(const struct packet *packet)
+static __always_inline u32 position_of(const struct packet *packet, u32 *zeros)
 {
 	u32 last = packet->first + packet->length - 1;
 	u32 bit = 63 - __builtin_clzll((u64)((packet->first - 1) ^ last) | 1);
 
-	return last >> (bit & 31) << (bit & 31);
+	*zeros = bit & 31;
+	return last >> *zeros << *zeros;
 }
 
-static __always_inline bool edge_is_known(const struct connection *c)
+static __always_inline struct edge *known_edge(const struct connection *c)
 {
-	return c->flags & CONNECTION_OPEN && edge_at(c->edge, c->edge_generation);
+	return c->flags & CONNECTION_OPEN ? edge_at(c->edge, c->edge_generation) : NULL;
 }
 
-static __always_inline void time_tcp(struct connection *c, struct edge_packets *p,
-				     const struct packet *packet)
+static __always_inline u32 direction_of(const struct packet *packet)
 {
-	u32 position = position_of(packet);
+	return packet->sent ? PACKET_SENT : PACKET_RECEIVED;
+}
+
+static __always_inline void time_tcp(struct connection *c, struct edge *edge,
+				     struct edge_packets *p, const struct packet *packet)
+{
+	u32 zeros, position = position_of(packet, &zeros), direction = direction_of(packet);
 	u64 identity = (u64)position << 32 | packet->timestamp;
+
+	if (edge && p && is_between_hosts(edge) && zeros >= p->sample_levels[direction])
+		sample_packet(c->edge, mixed(identity), zeros, direction);
 	/* Which connection, and which way. */
 	u64 check = c->flags & CONNECTION_WHOLE ?
 			    (u64)c->client_sequence << 32 | c->server_sequence :
@@ -307,7 +317,8 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	    header[5] == TCP_TIMESTAMP)
 		packet.timestamp = bpf_ntohl(header[6]);
 	struct edge_packets *p = NULL;
-	if (edge_is_known(c)) {
+	struct edge *edge = known_edge(c);
+	if (edge) {
 		u32 index = c->edge;
 		p = bpf_map_lookup_elem(&packets_of_edge, &index);
 	}
@@ -320,7 +331,7 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 		if (p)
 			count_order(&p->counts, packet.segments, order, repeated);
 	}
-	time_tcp(c, p, &packet);
+	time_tcp(c, edge, p, &packet);
 	return 0;
 }
 
@@ -334,6 +345,13 @@ static __always_inline bool flow_is_known(const struct datagram_flow *f)
 	return f->known && d && f->generation == (u32)d->generation;
 }
 
+/* A datagram is as round as its hash. */
+static __always_inline void sample_udp(struct edge_packets *p, u32 edge, u64 packet, u32 direction)
+{
+	if (!(packet & ((1ULL << (p->sample_levels[direction] & 63)) - 1)))
+		sample_packet(edge, packet, 63 - __builtin_clzll((packet & -packet) | 1), direction);
+}
+
 #define TIMED_BYTES 16
 
 /*
@@ -341,7 +359,7 @@ static __always_inline bool flow_is_known(const struct datagram_flow *f)
  * it.
  */
 static __noinline int time_udp(struct __sk_buff *skb, const struct packet *packet,
-			       struct edge_packets *p)
+			       struct edge_packets *p, u32 edge)
 {
 	u64 data[TIMED_BYTES / 8] = {};
 
@@ -355,6 +373,8 @@ static __noinline int time_udp(struct __sk_buff *skb, const struct packet *packe
 		return 0;
 	u64 identity = mixed(data[0] ^ mixed(data[1])) | 1;
 	u64 check = (u64)packet->greater_port << 48 | (u64)packet->id << 32 | length;
+	if (p)
+		sample_udp(p, edge, mixed(identity ^ check), direction_of(packet));
 	if (packet->sent)
 		stamp_packet(identity, check);
 	else if (p)
@@ -390,21 +410,23 @@ static __noinline int udp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	packet.greater_port = source > destination ? source : destination;
 	packet.length = skb->len - before;
 	packet.segments = segments_of(skb, packet.length);
-	if (sent)
-		return time_udp(skb, &packet, NULL);
 	key.socket = bpf_get_socket_cookie(skb);
-	key.peer.address = packet.from;
-	key.peer.port = source;
+	key.peer.address = sent ? packet.to : packet.from;
+	key.peer.port = sent ? destination : source;
 	struct datagram_flow *f = made_flow(bpf_sk_storage_get(&datagram_sockets, sk, 0, 0), &key);
-	if (!f || !flow_is_known(f))
-		return 0;
-	u32 index = f->edge;
-	struct edge_packets *p = bpf_map_lookup_elem(&packets_of_edge, &index);
+	struct edge_packets *p = NULL;
+	u32 index = 0;
+	if (f && flow_is_known(f)) {
+		index = f->edge;
+		p = bpf_map_lookup_elem(&packets_of_edge, &index);
+	}
+	if (sent)
+		return time_udp(skb, &packet, p, index);
 	if (!p)
 		return 0;
 	begin_slice(&f->packets);
 	count_order(&p->counts, packet.segments, udp_order(&f->packets, &packet), false);
-	return time_udp(skb, &packet, p);
+	return time_udp(skb, &packet, p, index);
 }
 
 /* Counts the run of a hook, and says whether this packet is one more that may be observed. */

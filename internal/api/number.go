@@ -23,8 +23,8 @@ type number struct {
 	Query string `json:"query"`
 }
 
-// usageNumbers, sideNumbers and endpointNumbers are those of graph.Usage, graph.Side and graph.Endpoint with a query
-// for a chart, in the order in which the page shows them.
+// usageNumbers, sideNumbers and endpointNumbers are those of graph.Usage, graph.Side and graph.Endpoint that have a
+// title, in the order in which the page shows them.
 var (
 	usageNumbers    = numbersOf(model.Numbers(model.ContainerRows, model.UsageGroups))
 	sideNumbers     = numbersOf(model.Numbers(model.EdgeRows, model.SideGroups))
@@ -57,7 +57,7 @@ func (s *server) numbersOf(shown []model.Shown) []number {
 
 func numbersOf(shown []model.Shown) (all []number) {
 	for _, n := range shown {
-		if n.PromQL != "" {
+		if n.Title != "" {
 			all = append(all, number{n.Key, n.Title, n.Unit, n.PromQL})
 		}
 	}

@@ -102,6 +102,8 @@ const (
 	unreportedCloses = "untold_closes"
 	// postponedThreads are threads that are looked at in a later reading.
 	postponedThreads = "container/postponed-threads"
+	// packetSamples are packets to other hosts that are not compared with what these have.
+	packetSamples = "packet_samples"
 	// anomalies counts recordings of older anomalies that were evicted by newer ones.
 	anomalies = "recorder/anomaly-bytes"
 )
@@ -118,7 +120,7 @@ var listenerBounds = []string{"/connections", "/unauthenticated-connections", "/
 // losesNoNumber reports whether a limit costs time, age or a connection, and no number.
 func losesNoNumber(name string) bool {
 	switch name {
-	case openFiles, unreportedCloses, anomalies, postponedThreads:
+	case openFiles, unreportedCloses, anomalies, postponedThreads, packetSamples:
 		return true
 	}
 	return slices.ContainsFunc(listenerBounds, func(bound string) bool { return strings.HasSuffix(name, bound) })

@@ -24,6 +24,8 @@ const (
 	Features
 	// Connections has some of the newest connections of edges, by what both ends see of them.
 	Connections
+	// PacketSamples has when some packets of edges were sent or received, by what both ends see of them.
+	PacketSamples
 	NumTables
 )
 
@@ -118,6 +120,17 @@ const (
 	ConnectionHash
 	// ConnectionHashHigh are the bits past 32, which is what a number of an attribute has.
 	ConnectionHashHigh
+)
+
+// Attributes of PacketSamples.
+const (
+	PacketSampleEdge Attribute = iota // a row of Edges
+	PacketSampleSent                  // 1, or 0 of a packet that was received
+	// PacketSamplePacket identifies the packet among those of its edge, PacketSamplePacketHigh are the bits past 32.
+	PacketSamplePacket
+	PacketSamplePacketHigh
+	// PacketSampleTime is in units of 100 ns, since 30 s before the frame's time.
+	PacketSampleTime
 )
 
 // States of a row.
@@ -250,6 +263,8 @@ func newSchema() (all [NumTables]TableInfo) {
 		AttributeInfo{Name: "required"})}
 	all[Connections] = TableInfo{Name: "connections", Attributes: []AttributeInfo{{Name: "edge", Kind: Reference, Of: Edges},
 		{Name: "hash"}, {Name: "hash_high"}}}
+	all[PacketSamples] = TableInfo{Name: "packet_samples", Attributes: []AttributeInfo{
+		{Name: "edge", Kind: Reference, Of: Edges}, {Name: "sent"}, {Name: "packet"}, {Name: "packet_high"}, {Name: "time"}}}
 	addColumns(&all[Hosts], model.HostRows)
 	addColumns(&all[Containers], model.ContainerRows)
 	addColumns(&all[Edges], model.EdgeRows)

@@ -87,6 +87,7 @@ func (b *Builder) build(f *Frame, s *model.Snapshot) {
 	containers.make(f, func(d *draft, of *plan) { b.fillContainer(d, containers.samples[of.live], of.live) })
 	edges.make(f, func(d *draft, of *plan) { b.fillEdge(d, &s.Edges[of.live], of.live, containers) })
 	b.makeConnections(f, s, edges)
+	b.makePacketSamples(f, s, edges)
 	at := &f.Tables[Edges]
 	endpoints.make(f, func(d *draft, of *plan) { b.fillEndpoint(d, &endpoints.all[of.live], of.live, at) })
 	labelled.make(f, func(d *draft, of *plan) { b.fillLabelled(d, &labelled.all[of.live], of.live, f) })

@@ -74,7 +74,7 @@ func columnsWith(histograms []int, endpoints []string) map[frame.TableID][]strin
 		edges = append(edges, info.Histograms[i].Name)
 	}
 	all := map[frame.TableID][]string{frame.Containers: containers, frame.Edges: edges, frame.Addresses: nil,
-		frame.Listeners: nil, frame.Translations: nil, frame.Connections: nil}
+		frame.Listeners: nil, frame.Translations: nil, frame.Connections: nil, frame.PacketSamples: nil}
 	if endpoints != nil {
 		all[frame.Endpoints] = endpoints
 	}

@@ -50,6 +50,7 @@ func (m *frameMap) makeEdges(g *Graph, shown []int32) {
 	parallelFor(len(g.Edges), func(from, to int) {
 		for i := from; i < to; i++ {
 			g.Edges[i].settleSides(m.covered)
+			g.Edges[i].Network = m.crossings.addTo(g.Edges[i].Network, shown[i:i+1])
 		}
 	})
 }

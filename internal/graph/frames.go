@@ -26,6 +26,7 @@ func readFrameMap(w *frame.Window, o Options) *frameMap {
 	m.name()
 	m.makeNodes()
 	m.relate()
+	m.crossings = m.cross()
 	return m
 }
 
@@ -45,6 +46,8 @@ type frameMap struct {
 	addressAt   map[string]int32
 	scratch     frame.Durations
 	*mapMemory
+
+	crossings crossings
 
 	nodes  []*Node
 	nodeAt map[string]int32

@@ -22,6 +22,18 @@ type Network struct {
 	LostThere *float64 `json:"lost_there,omitempty"`
 	LostBack  *float64 `json:"lost_back,omitempty"`
 	LossRatio *float64 `json:"loss_ratio,omitempty"`
+	// MatchedThere and MatchedBack are how many packets between two hosts were sampled on both. AboveThere and AboveBack are
+	// by how much their delays are above the least of those that took the same way, which needs no clock of either host.
+	// The delays themselves are known as well as both clocks are, DelayThereError and DelayBackError either way; where
+	// that is as much as their median, they are not told.
+	MatchedThere    *float64 `json:"matched_there,omitempty"`
+	MatchedBack     *float64 `json:"matched_back,omitempty"`
+	AboveThereP50   *Seconds `json:"above_minimum_there_p50,omitempty"`
+	AboveThereP99   *Seconds `json:"above_minimum_there_p99,omitempty"`
+	AboveBackP50    *Seconds `json:"above_minimum_back_p50,omitempty"`
+	AboveBackP99    *Seconds `json:"above_minimum_back_p99,omitempty"`
+	DelayThereError *Seconds `json:"delay_there_error,omitempty"`
+	DelayBackError  *Seconds `json:"delay_back_error,omitempty"`
 }
 
 // networkOf is the network between two sides, which may be nil, on which so much was lost. It is nil where nothing is
@@ -79,16 +91,25 @@ var EndsNumbers = func() (all []EndsNumber) {
 		}
 	}
 	known := map[string]func(*Edge) (float64, bool){
-		"network_seconds": func(e *Edge) (float64, bool) { return valueOf(e.NetworkSeconds) },
-		"delay_there_p50": network(func(n *Network) *float64 { return (*float64)(n.DelayThereP50) }),
-		"delay_there_p99": network(func(n *Network) *float64 { return (*float64)(n.DelayThereP99) }),
-		"delay_back_p50":  network(func(n *Network) *float64 { return (*float64)(n.DelayBackP50) }),
-		"delay_back_p99":  network(func(n *Network) *float64 { return (*float64)(n.DelayBackP99) }),
-		"jitter_there":    network(func(n *Network) *float64 { return (*float64)(n.JitterThere) }),
-		"jitter_back":     network(func(n *Network) *float64 { return (*float64)(n.JitterBack) }),
-		"lost_there":      network(func(n *Network) *float64 { return n.LostThere }),
-		"lost_back":       network(func(n *Network) *float64 { return n.LostBack }),
-		"loss_ratio":      network(func(n *Network) *float64 { return n.LossRatio }),
+		"network_seconds":         func(e *Edge) (float64, bool) { return valueOf(e.NetworkSeconds) },
+		"delay_there_p50":         network(func(n *Network) *float64 { return (*float64)(n.DelayThereP50) }),
+		"delay_there_p99":         network(func(n *Network) *float64 { return (*float64)(n.DelayThereP99) }),
+		"delay_back_p50":          network(func(n *Network) *float64 { return (*float64)(n.DelayBackP50) }),
+		"delay_back_p99":          network(func(n *Network) *float64 { return (*float64)(n.DelayBackP99) }),
+		"jitter_there":            network(func(n *Network) *float64 { return (*float64)(n.JitterThere) }),
+		"jitter_back":             network(func(n *Network) *float64 { return (*float64)(n.JitterBack) }),
+		"matched_there":           network(func(n *Network) *float64 { return n.MatchedThere }),
+		"matched_back":            network(func(n *Network) *float64 { return n.MatchedBack }),
+		"above_minimum_there_p50": network(func(n *Network) *float64 { return (*float64)(n.AboveThereP50) }),
+		"above_minimum_there_p99": network(func(n *Network) *float64 { return (*float64)(n.AboveThereP99) }),
+		"above_minimum_back_p50":  network(func(n *Network) *float64 { return (*float64)(n.AboveBackP50) }),
+		"above_minimum_back_p99":  network(func(n *Network) *float64 { return (*float64)(n.AboveBackP99) }),
+		"delay_there_error":       network(func(n *Network) *float64 { return (*float64)(n.DelayThereError) }),
+		"delay_back_error":        network(func(n *Network) *float64 { return (*float64)(n.DelayBackError) }),
+
+		"lost_there": network(func(n *Network) *float64 { return n.LostThere }),
+		"lost_back":  network(func(n *Network) *float64 { return n.LostBack }),
+		"loss_ratio": network(func(n *Network) *float64 { return n.LossRatio }),
 
 		"client_seconds":        split(func(s *Split) float64 { return s.Client }),
 		"network_there_seconds": split(func(s *Split) float64 { return s.There }),
@@ -194,6 +215,14 @@ func (m *frameMap) endsOf(rows []int32, paired []pairedAs) *Edge {
 		lost = m.lossOf(local, both)
 	}
 	e.Network = networkOf(sides[0], sides[1], lost)
+	if len(m.crossings.of) > 0 {
+		relations := make([]int32, 0, len(rows))
+		for _, i := range rows {
+			relations = append(relations, m.rows[i].relation)
+		}
+		slices.Sort(relations)
+		e.Network = m.crossings.addTo(e.Network, slices.Compact(relations))
+	}
 	return e
 }
 

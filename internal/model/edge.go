@@ -572,6 +572,26 @@ var EdgeRows = []Row[Edge]{
 					Side: RoleClient, Formula: QuantileOf, Quantile: 0.5, Meaning: "Time of a packet on its way to the client"},
 				{Key: "delay_back_p99", Title: "Delay back p99", Unit: "s", Group: GroupBetween, Order: 5, Ends: true,
 					Side: RoleClient, Formula: QuantileOf, Quantile: 0.99, Meaning: "Time of a packet on its way to the client"},
+				{Key: "delay_there_error", Title: "Delay there ±", Unit: "s", Group: GroupBetween, Order: 11, Ends: true,
+					Formula: Derived, Meaning: "By how much a delay to the server may be wrong, because two hosts have two clocks"},
+				{Key: "delay_back_error", Title: "Delay back ±", Unit: "s", Group: GroupBetween, Order: 12, Ends: true,
+					Formula: Derived, Meaning: "By how much a delay to the client may be wrong, because two hosts have two clocks"},
+				{Key: "above_minimum_there_p50", Title: "Above the least there p50", Unit: "s", Group: GroupBetween, Order: 13,
+					Ends: true, Formula: Derived, Meaning: "Between hosts: delay to the server above the least of the last 10 s; " +
+						"needs no clock"},
+				{Key: "above_minimum_there_p99", Title: "Above the least there p99", Unit: "s", Group: GroupBetween, Order: 14,
+					Ends: true, Formula: Derived, Meaning: "Between hosts: delay to the server above the least of the last 10 s; " +
+						"needs no clock"},
+				{Key: "above_minimum_back_p50", Title: "Above the least back p50", Unit: "s", Group: GroupBetween, Order: 15,
+					Ends: true, Formula: Derived, Meaning: "Between hosts: delay to the client above the least of the last 10 s; " +
+						"needs no clock"},
+				{Key: "above_minimum_back_p99", Title: "Above the least back p99", Unit: "s", Group: GroupBetween, Order: 16,
+					Ends: true, Formula: Derived, Meaning: "Between hosts: delay to the client above the least of the last 10 s; " +
+						"needs no clock"},
+				{Key: "matched_there", Title: "Packets matched there", Group: GroupBetween, Order: 17, Ends: true, Formula: Derived,
+					Meaning: "Packets to the server that both hosts sampled in the last 10 s"},
+				{Key: "matched_back", Title: "Packets matched back", Group: GroupBetween, Order: 18, Ends: true, Formula: Derived,
+					Meaning: "Packets to the client that both hosts sampled in the last 10 s"},
 				{Key: "network_there_seconds", Title: "Network there", Unit: "s", Group: GroupSplit, Order: 2, Ends: true,
 					Side: RoleServer, Formula: MeanOf, Meaning: "A packet on its way to the server, on average"},
 				{Key: "network_back_seconds", Title: "Network back", Unit: "s", Group: GroupSplit, Order: 4, Ends: true,

@@ -114,8 +114,9 @@ type KernelEdge struct {
 	Counters EdgeCounters
 	// Endpoints are what was asked for on the edge, where that was recognised.
 	Endpoints []Endpoint
-	// Connections are those of Edge.Connections.
-	Connections []uint64
+	// Connections and PacketSamples are those of Edge.
+	Connections   []uint64
+	PacketSamples []PacketSample
 }
 
 // KernelEdgeKey identifies an edge as one end sees it. The ephemeral client port is masked.

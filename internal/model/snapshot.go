@@ -156,10 +156,31 @@ type Edge struct {
 	// Connections are hashes of the initial sequence numbers of some of the newest connections, the same at both ends
 	// whatever translates addresses on the way; none where the kernel programs do not tell them.
 	Connections []uint64
+	// PacketSamples are of packets that were sent to the other end, or received from it, in the last PacketSamplesLast.
+	PacketSamples []PacketSample
 	// Start is when Counters were all zero: the time of the last reading that did not have the
 	// edge. It is the zero Time where that is not known.
 	Start time.Time
 }
+
+// PacketSample is when a packet left its sender's stack, or arrived at its receiver's, by the clock of the host at the
+// time of the snapshot. Which packets are sampled is decided by the packets alone, so that both ends have the same ones.
+type PacketSample struct {
+	// Packet identifies it among those of its edge, in PacketSampleBits bits: whatever translates addresses on the way.
+	Packet uint64
+	Time   time.Time
+	// Sent is false of a packet that was received.
+	Sent bool
+	// Level is how round the packet is: fewer samples are those of the higher levels, at both ends.
+	Level uint8
+}
+
+const (
+	// PacketSampleBits is how many bits PacketSample.Packet has.
+	PacketSampleBits = 48
+	// PacketSamplesLast is how old a PacketSample may be: two hosts are not read at the same instant.
+	PacketSamplesLast = 10 * time.Second
+)
 
 // Peer is an end of an edge.
 type Peer struct {

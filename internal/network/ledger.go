@@ -90,6 +90,7 @@ type line struct {
 	endpoints      map[model.EndpointKey]lineEndpoint
 	client, server model.Peer
 	connections    []uint64
+	samples        []model.PacketSample
 	confidence     model.Confidence
 	view           uint64
 	// wants is the key of its own edge where it counts for another one.
@@ -113,6 +114,8 @@ type total struct {
 	goneEndpoints tally
 	// connections are those of its lines, the last that there were.
 	connections []uint64
+	// samples are those of the packets of its lines in the current view.
+	samples []model.PacketSample
 	// admitted endpoints count under their own names.
 	admitted map[model.EndpointKey]bool
 	// others are the admitted ones called "other".
@@ -168,7 +171,7 @@ func (g *ledger) update(s *sighting) {
 		}
 		g.reassign(l, s, client, server)
 	}
-	l.last, l.connections = s.edge.Counters, s.edge.Connections
+	l.last, l.connections, l.samples = s.edge.Counters, s.edge.Connections, s.edge.PacketSamples
 	l.takeEndpoints(s.edge.Endpoints)
 	l.view = g.view
 	l.to.describe(l, s)
@@ -398,7 +401,7 @@ func (t *total) countingPeer() model.Peer {
 // the other end is there too.
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	for _, t := range g.totals {
-		t.sum = t.gone
+		t.sum, t.samples = t.gone, nil
 		if t.lines > 0 {
 			t.connections = nil
 		}
@@ -407,6 +410,7 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 		gained := l.last.Since(&l.base)
 		l.to.sum.Add(&gained)
 		l.to.takeConnections(l.connections)
+		l.to.samples = append(l.to.samples, l.samples...)
 	}
 	shown := make([]*total, 0, len(g.totals))
 	for _, t := range g.totals {
@@ -426,6 +430,7 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
 			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
 			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()], Connections: t.connections,
+			PacketSamples: t.samples,
 		}
 	}
 	return edges

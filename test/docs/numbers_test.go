@@ -50,7 +50,7 @@ export interface Side {
 			fmt.Fprintf(&b, "  ['%s', [", group)
 			separator := ""
 			for _, n := range numbers {
-				if n.Group == group && n.PromQL != "" {
+				if n.Group == group && n.Title != "" {
 					fmt.Fprintf(&b, "%s'%s'", separator, n.Key)
 					separator = ", "
 				}

@@ -247,10 +247,9 @@ func newSurfaces(t *testing.T) *surfaces {
 	}
 	get(t, "/api/outsight/hosts?"+window, &hosts)
 	s.host, s.hostNumbers = hosts.Hosts[0].Numbers, hosts.Numbers
-	s.ends = func(t *testing.T, key string) map[string]*float64 {
+	endsOf := func(t *testing.T, id, key string) map[string]*float64 {
 		var a struct{ Lines map[string][]*float64 }
 		last := map[string]*float64{}
-		id := "client-1>server"
 		get(t, "/api/outsight/chart?points=1&edge="+url.QueryEscape(id)+"&numbers=ends."+key+"&"+window, &a)
 		if line := a.Lines["ends."+key]; len(line) > 0 {
 			last["chart"] = line[len(line)-1]
@@ -269,6 +268,12 @@ func newSurfaces(t *testing.T) *surfaces {
 			}
 		}
 		return last
+	}
+	s.ends = func(t *testing.T, key string) map[string]*float64 {
+		if of := endsOf(t, "client-1>server", key); of["chart"] != nil {
+			return of
+		}
+		return endsOf(t, betweenHosts, key)
 	}
 	s.charted = func(t *testing.T, query string) int {
 		var a struct{ Data struct{ Result []any } }
@@ -300,7 +305,7 @@ func frameLog(t *testing.T, now func() time.Time) framelog.Log {
 		}
 	})
 	var key *frame.Frame
-	for _, f := range allFrames() {
+	for _, f := range append(allFrames(), framesOfTwoHosts()...) {
 		if f.IsKey() {
 			key = f
 		}

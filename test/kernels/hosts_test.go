@@ -3,6 +3,7 @@ package kernels
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -69,14 +70,15 @@ func TestTwoHosts(t *testing.T) {
 				err = cmp.Or(err, fmt.Errorf("%s: %s", c.Name, c.Failure))
 			}
 		}
-		if err != nil || len(reports[i].Frames) != 2 {
+		if err != nil || len(reports[i].Frames) != 3 {
 			t.Errorf("%v; its console:\n%s", err, consoles[i].text.Bytes())
 		}
 	}
 	if t.Failed() {
 		return
 	}
-	w := windowOf(t, reports[:])
+	expectDelays(t, windowOf(t, reports[:], 1))
+	w := windowOf(t, reports[:], 2)
 	expectEdges(t, "exact", w)
 	// Older kernels tell no connections. Addresses alone say who db's client is, and nothing of who is behind the router.
 	for i := range w.Hosts {
@@ -95,14 +97,14 @@ func TestTwoHosts(t *testing.T) {
 
 func containerID(digit string) string { return strings.Repeat(digit, 64) }
 
-// windowOf is what two agents saw.
-func windowOf(t *testing.T, reports []report.Report) *frame.Window {
+// windowOf is what two agents saw from the first of their frames to another one.
+func windowOf(t *testing.T, reports []report.Report, last int) *frame.Window {
 	t.Helper()
 	w := &frame.Window{}
 	for i, host := range []string{"server", "client"} {
 		var frames [2]*frame.Frame
-		for j, data := range reports[i].Frames {
-			f, err := frame.Decode(data, nil)
+		for j, at := range []int{0, last} {
+			f, err := frame.Decode(reports[i].Frames[at], nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,6 +149,27 @@ func expectEdges(t *testing.T, confidence string, w *frame.Window) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got edges\n%s\nwant\n%s", lines(got), lines(want))
+	}
+}
+
+// expectDelays holds that both hosts sampled the same packets of each edge, in both directions, through both translations
+// of addresses.
+func expectDelays(t *testing.T, w *frame.Window) {
+	t.Helper()
+	for _, e := range graph.FromFrames(w, graph.Options{}).Edges {
+		for _, key := range []string{"matched_there", "matched_back"} {
+			if n, ok := e.EndsNumber(key); !ok {
+				t.Errorf("%s of %s > %s is %v, want some of %d requests", key, e.Client[:1], e.Server[:1], n,
+					report.Connections*report.Requests)
+			}
+		}
+		there, _ := e.EndsNumber("above_minimum_there_p99")
+		back, _ := e.EndsNumber("above_minimum_back_p99")
+		if there <= 0 || there > 10 || back <= 0 || back > 10 {
+			t.Errorf("the delays of %s > %s are %v s above the least there, %v s back", e.Client[:1], e.Server[:1], there, back)
+		}
+		told, _ := json.Marshal(e.Network)
+		t.Logf("the network of %s > %s: %s", e.Client[:1], e.Server[:1], told)
 	}
 }
 

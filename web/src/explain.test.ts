@@ -31,6 +31,12 @@ describe('an explanation', () => {
     const both = { ...edge, network: { loss_ratio: 0.02 } } as Edge
     expect(explainNumber(graph, 'ends.loss_ratio', undefined, both)).toMatchObject({ value: '2.00 %', query: 'a{client_id="a",side="client"} / b{client_id="a"}', error: 'none: counted, not sampled' })
   })
+  it('tells how far the clocks of two hosts put a delay off', () => {
+    const ends = { delay_there_p50: 0.003, delay_there_error: 0.002, above_minimum_there_p50: 0.001 }
+    expect(errorOf({ key: 'delay_there_p50', unit: 's' }, 'ends', 0.011, ends)).toBe('±2.00 ms: the hosts have clocks of their own')
+    expect(errorOf({ key: 'delay_back_p50', unit: 's' }, 'ends', 0.011, ends)).toMatch(/^at most/)
+    expect(errorOf({ key: 'above_minimum_there_p50', unit: 's' }, 'ends', 0.011, ends)).toBe('none: of the packets that both hosts sampled')
+  })
   it('is of the side that counted, with what that side has seen', () => {
     const e = explainNumber(graph, 'client.p99', undefined, edge)!
     expect(e).toMatchObject({ value: '> 68.7 s', query: 'histogram_quantile(0.99, sum(rate(d{client_id="a",side="client"}[300s])))', seen: '99.9 % of the received bytes' })

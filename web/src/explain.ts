@@ -27,9 +27,12 @@ export const linesOf = (e: Explanation): [string, string][] =>
   ([['', e.what], ['Formula', e.formula], ['PromQL', e.query], ['Error', e.error], ['Seen', e.seen], ['Window', e.window], ['Click', e.action]] as const)
     .flatMap(([name, text]) => (text ? [[name, text] as [string, string]] : []))
 
-/** How far a number is off at most. bound is the greatest relative error of a quantile. */
-export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number): string {
+/** How far a number is off at most. bound is the greatest relative error of a quantile, ends what is known of both ends together. */
+export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number, ends?: Record<string, Seconds | undefined>): string {
   const percent = (v: number) => `${(v * 100).toFixed(1)} %`
+  const clocks = ends?.[n.key.replace(/_p\d+$/, '_error')]
+  if (/^delay_(there|back)_p/.test(n.key) && clocks !== undefined) return `±${format(clocks, 's')}: the hosts have clocks of their own`
+  if (/^(above_minimum|matched)_|^delay_.*_error$/.test(n.key)) return 'none: of the packets that both hosts sampled'
   if (/(^|_)p\d+$/.test(n.key)) return `at most ±${percent(bound)}; ±${percent((1 + bound) ** 2 - 1)} by PromQL, which interpolates`
   if (n.key === 'network_seconds') return `each p50 at most ±${percent(bound)}: a small difference of large numbers is uncertain`
   if (scope === 'ends' && n.unit === 's') return 'none of the mean: a sum over a count, both exact, of the packets that were timed'
@@ -71,7 +74,7 @@ export function explainNumber(g: Graph, path: string, node?: Node, edge?: Edge):
     value: format(valueOf(of, key), n.unit),
     what: [words, WAYS[scope]].filter(Boolean).join(', ') || undefined,
     query: match && n.query ? expand(n.query, match, g.covered_seconds) : undefined,
-    error: errorOf(n, scope, g.error_bound),
+    error: errorOf(n, scope, g.error_bound, edge && endsOf(edge)),
     seen: share !== undefined ? `${floorPercent(share)} of the received bytes` : seenOf(g.completeness, missing(g)),
     window: windowOf(g),
     action: 'shows a chart',

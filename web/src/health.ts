@@ -20,6 +20,7 @@ const ADVICE: [RegExp, string, string][] = [
   [/^tls_/, 'Some requests of TLS connections have no name.', 'Nothing: they are timed all the same.'],
   [/^dns_queries$|^datagram/, 'Some UDP exchanges count as unanswered.', 'Nothing, unless the DNS numbers matter: fewer peers per socket.'],
   [/^untold_closes$/, 'Ends of connections were found later than they happened.', 'Nothing: counts are right, durations a little long.'],
+  [/^packet_samples$/, 'Fewer of the packets between hosts are timed than might be.', 'Nothing: after a second fewer are sampled.'],
   [/^multipath_transfers$/, 'Data of multipath TCP connections is not seen.', 'Turn multipath off where it is not meant (GODEBUG=multipathtcp=0 in Go).'],
   [/^forwarders$/, 'Of some containers that forward packets it is not known how long that takes.', 'Nothing: at most 64 network namespaces are timed.'],
   [/^forwarded_clients$/, 'It is not known which client is behind Docker’s userland proxy.', 'Start dockerd with --userland-proxy=false.'],

@@ -123,7 +123,7 @@ export const SIDE_GROUPS: [string, string[]][] = [
 
 /** The numbers of both ends of an edge together by the headings of the page, in the order in which people ask for them. */
 export const ENDS_GROUPS: [string, string[]][] = [
-  ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio']],
+  ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio', 'delay_there_error', 'delay_back_error', 'above_minimum_there_p50', 'above_minimum_there_p99', 'above_minimum_back_p50', 'above_minimum_back_p99', 'matched_there', 'matched_back']],
   ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds']],
 ]
 
@@ -216,6 +216,14 @@ export const ENDS_MEANING: Record<string, string> = {
   lost_there: 'Packets that the client sent and that did not arrive; of ends on one host',
   lost_back: 'Packets that the server sent and that did not arrive; of ends on one host',
   loss_ratio: 'Share of the packets that were sent, in both directions, and did not arrive; of ends on one host',
+  delay_there_error: 'By how much a delay to the server may be wrong, because two hosts have two clocks',
+  delay_back_error: 'By how much a delay to the client may be wrong, because two hosts have two clocks',
+  above_minimum_there_p50: 'Between hosts: delay to the server above the least of the last 10 s; needs no clock',
+  above_minimum_there_p99: 'Between hosts: delay to the server above the least of the last 10 s; needs no clock',
+  above_minimum_back_p50: 'Between hosts: delay to the client above the least of the last 10 s; needs no clock',
+  above_minimum_back_p99: 'Between hosts: delay to the client above the least of the last 10 s; needs no clock',
+  matched_there: 'Packets to the server that both hosts sampled in the last 10 s',
+  matched_back: 'Packets to the client that both hosts sampled in the last 10 s',
   client_seconds: 'Until the request is sent, and from the arrival of the reply until it is read; on average',
   network_there_seconds: 'A packet on its way to the server, on average',
   server_seconds: 'From the arrival of the request in the server’s socket to the first byte of the reply, on average',

@@ -81,6 +81,16 @@ export interface Network {
   lost_there?: number
   lost_back?: number
   loss_ratio?: number
+  /** Between hosts: packets that both sampled, and their delays above the least, which need no clock. */
+  matched_there?: number
+  matched_back?: number
+  above_minimum_there_p50?: Seconds
+  above_minimum_there_p99?: Seconds
+  above_minimum_back_p50?: Seconds
+  above_minimum_back_p99?: Seconds
+  /** By how much the delays between hosts may be wrong, because of the two clocks. */
+  delay_there_error?: Seconds
+  delay_back_error?: Seconds
 }
 
 export interface NumberInfo {

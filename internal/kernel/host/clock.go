@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"time"
 
@@ -88,6 +89,19 @@ func MonotonicNS() uint64 {
 		panic("BUG: no monotonic clock: " + err.Error())
 	}
 	return uint64(t.Nano())
+}
+
+// WallClockAhead is how far the wall clock is ahead of CLOCK_MONOTONIC.
+func WallClockAhead() (ahead time.Duration) {
+	// What interrupts the reading of the clocks makes it longer: the shortest of some is taken.
+	shortest := uint64(math.MaxUint64)
+	for range 5 {
+		before, wall, after := MonotonicNS(), time.Now().UnixNano(), MonotonicNS()
+		if took := after - before; took < shortest {
+			shortest, ahead = took, time.Duration(wall-int64(before+took/2))
+		}
+	}
+	return ahead
 }
 
 // EventTime turns the kernel's monotonic nanoseconds into wall-clock time.

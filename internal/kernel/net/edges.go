@@ -132,19 +132,24 @@ func (p *Net) prepareEdges(k *host.Kernel) (*ebpf.CollectionSpec, error) {
 	spec.HistogramPool.MaxEntries, spec.FreeHistograms.MaxEntries = pool, pool
 	spec.Listeners.MaxEntries = uint32(p.options.MaxListeners)
 	spec.Pairs.MaxEntries = uint32(p.options.MaxConnections)
-	var counts uint32
-	if p.options.Packets != PacketsOff {
-		counts = 1
-	}
 	p.prepareStreams(&spec)
 	p.prepareFlows(&spec)
 	err = errors.Join(p.prepareQuotas(&spec), p.prepareEndpoints(&spec), p.prepareTLS(&spec), p.prepareLog(&spec),
 		spec.CgroupSubsysIndex.Set(k.Subsys), spec.JiffyNs.Set(k.JiffyNS),
-		spec.HostNetns.Set(ownNamespace(p.options.ProcFS)), spec.CountsPackets.Set(counts))
+		spec.HostNetns.Set(ownNamespace(p.options.ProcFS)), spec.CountsPackets.Set(flag(p.options.Packets != PacketsOff)),
+		spec.SamplesLocalEdges.Set(flag(p.options.Packets == PacketsAll)))
 	if err == nil && p.options.Prepare != nil {
 		p.options.Prepare(whole)
 	}
 	return whole, err
+}
+
+// flag is a constant of the kernel's programs that is 0 or 1.
+func flag(on bool) uint32 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 func (p *Net) readEdgesFrom(objects *edgeObjects) error {
@@ -224,10 +229,13 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	r.quotas.begin(edgesQuotaQUOTA_EDGES)
 	r.quotas.begin(edgesQuotaQUOTA_ENDPOINTS)
 	endpoints := r.endpoints.read(now, r.quotas)
+	r.packets.samples.take(r.packets.edges.Entries)
+	ahead := host.WallClockAhead()
 	all := make([]model.KernelEdge, 0, r.used.Load()+8)
 	for index := range r.inUse() {
 		k := r.read(index, now)
 		k.Endpoints = endpoints[index]
+		k.PacketSamples = r.packets.samples.of(index, ahead)
 		if index == edgeOverflow && r.states[index].activity == 0 {
 			continue
 		}

@@ -357,7 +357,8 @@ type edgesEdgePackets struct {
 	UnreadSumNs      uint64
 	UnreadRequests   uint64
 	DelayHistogram   uint32
-	Unused           uint32
+	SampleLevels     [2]uint8
+	Unused           uint16
 }
 
 type edgesEdgeRole uint32
@@ -596,6 +597,16 @@ type edgesPacketHook struct {
 	Observed uint32
 }
 
+type edgesPacketSample struct {
+	_         structs.HostLayout
+	Number    uint64
+	Packet    uint64
+	Ns        uint64
+	Edge      uint32
+	Direction uint16
+	Level     uint16
+}
+
 type edgesPacketStamp struct {
 	_      structs.HostLayout
 	Packet uint64
@@ -775,6 +786,7 @@ const (
 	edgesMapOwnerStreams           = "owner_streams"
 	edgesMapOwnerUses              = "owner_uses"
 	edgesMapPacketHooks            = "packet_hooks"
+	edgesMapPacketSamples          = "packet_samples"
 	edgesMapPacketStamps           = "packet_stamps"
 	edgesMapPacketsOfEdge          = "packets_of_edge"
 	edgesMapPairs                  = "pairs"
@@ -832,12 +844,14 @@ const (
 	edgesVarPacketLimit            = "packet_limit"
 	edgesVarPacketPeriod           = "packet_period"
 	edgesVarPacketSlice            = "packet_slice"
+	edgesVarPacketsSampled         = "packets_sampled"
 	edgesVarPairRound              = "pair_round"
 	edgesVarPairsFound             = "pairs_found"
 	edgesVarQueriesFound           = "queries_found"
 	edgesVarReaderEnums            = "reader_enums"
 	edgesVarReadsTls               = "reads_tls"
 	edgesVarSampleRound            = "sample_round"
+	edgesVarSamplesLocalEdges      = "samples_local_edges"
 	edgesVarSweepNumber            = "sweep_number"
 	edgesVarTransactionRecord      = "transaction_record"
 	edgesVarUnloggedTransactions   = "unlogged_transactions"
@@ -952,6 +966,7 @@ type edgesMapSpecs struct {
 	OwnerStreams      *ebpf.MapSpec `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.MapSpec `ebpf:"owner_uses"`
 	PacketHooks       *ebpf.MapSpec `ebpf:"packet_hooks"`
+	PacketSamples     *ebpf.MapSpec `ebpf:"packet_samples"`
 	PacketStamps      *ebpf.MapSpec `ebpf:"packet_stamps"`
 	PacketsOfEdge     *ebpf.MapSpec `ebpf:"packets_of_edge"`
 	Pairs             *ebpf.MapSpec `ebpf:"pairs"`
@@ -989,12 +1004,14 @@ type edgesVariableSpecs struct {
 	PacketLimit          *ebpf.VariableSpec `ebpf:"packet_limit"`
 	PacketPeriod         *ebpf.VariableSpec `ebpf:"packet_period"`
 	PacketSlice          *ebpf.VariableSpec `ebpf:"packet_slice"`
+	PacketsSampled       *ebpf.VariableSpec `ebpf:"packets_sampled"`
 	PairRound            *ebpf.VariableSpec `ebpf:"pair_round"`
 	PairsFound           *ebpf.VariableSpec `ebpf:"pairs_found"`
 	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
 	ReaderEnums          *ebpf.VariableSpec `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
 	SampleRound          *ebpf.VariableSpec `ebpf:"sample_round"`
+	SamplesLocalEdges    *ebpf.VariableSpec `ebpf:"samples_local_edges"`
 	SweepNumber          *ebpf.VariableSpec `ebpf:"sweep_number"`
 	TransactionRecord    *ebpf.VariableSpec `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.VariableSpec `ebpf:"unlogged_transactions"`
@@ -1055,6 +1072,7 @@ type edgesMaps struct {
 	OwnerStreams      *ebpf.Map `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.Map `ebpf:"owner_uses"`
 	PacketHooks       *ebpf.Map `ebpf:"packet_hooks"`
+	PacketSamples     *ebpf.Map `ebpf:"packet_samples"`
 	PacketStamps      *ebpf.Map `ebpf:"packet_stamps"`
 	PacketsOfEdge     *ebpf.Map `ebpf:"packets_of_edge"`
 	Pairs             *ebpf.Map `ebpf:"pairs"`
@@ -1102,6 +1120,7 @@ func (m *edgesMaps) Close() error {
 		m.OwnerStreams,
 		m.OwnerUses,
 		m.PacketHooks,
+		m.PacketSamples,
 		m.PacketStamps,
 		m.PacketsOfEdge,
 		m.Pairs,
@@ -1140,12 +1159,14 @@ type edgesVariables struct {
 	PacketLimit          *ebpf.Variable `ebpf:"packet_limit"`
 	PacketPeriod         *ebpf.Variable `ebpf:"packet_period"`
 	PacketSlice          *ebpf.Variable `ebpf:"packet_slice"`
+	PacketsSampled       *ebpf.Variable `ebpf:"packets_sampled"`
 	PairRound            *ebpf.Variable `ebpf:"pair_round"`
 	PairsFound           *ebpf.Variable `ebpf:"pairs_found"`
 	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
 	ReaderEnums          *ebpf.Variable `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`
 	SampleRound          *ebpf.Variable `ebpf:"sample_round"`
+	SamplesLocalEdges    *ebpf.Variable `ebpf:"samples_local_edges"`
 	SweepNumber          *ebpf.Variable `ebpf:"sweep_number"`
 	TransactionRecord    *ebpf.Variable `ebpf:"transaction_record"`
 	UnloggedTransactions *ebpf.Variable `ebpf:"unlogged_transactions"`

@@ -64,15 +64,17 @@ func BenchmarkDataHooks(b *testing.B) {
 	bench("gRPC", "grpc", true, 1)
 }
 
-// BenchmarkPackets tells what the hooks of packets cost per run when each packet is observed, and when as many were as
-// may be.
+// BenchmarkPackets tells what the hooks of packets cost per run when each packet is observed, when each is sampled for
+// another host as well, and when as many were observed as may be.
 func BenchmarkPackets(b *testing.B) {
 	buffer := make([]byte, 1000)
 	for _, c := range []struct {
 		name, network string
 		limit         uint32
-	}{{"TCP, observed", "tcp", ^uint32(0)}, {"TCP, over the limit", "tcp", 0},
-		{"UDP, observed", "udp", ^uint32(0)}, {"UDP, over the limit", "udp", 0}} {
+		level         uint8
+	}{{"TCP, observed", "tcp", ^uint32(0), maxLevel}, {"TCP, sampled", "tcp", ^uint32(0), 0},
+		{"TCP, over the limit", "tcp", 0, 0}, {"UDP, observed", "udp", ^uint32(0), maxLevel},
+		{"UDP, sampled", "udp", ^uint32(0), 0}, {"UDP, over the limit", "udp", 0, 0}} {
 		b.Run(c.name, func(b *testing.B) {
 			p := New(Options{Packets: PacketsAll})
 			if err := p.Open(kerneltest.Kernel(b)); err != nil {
@@ -81,6 +83,9 @@ func BenchmarkPackets(b *testing.B) {
 			defer p.Close()
 			if err := p.edges.objects.PacketLimit.Set(c.limit); err != nil {
 				b.Fatal(err)
+			}
+			for i := range p.edges.packets.edges.Entries {
+				p.edges.packets.edges.Entries[i].SampleLevels = [2]uint8{c.level, c.level}
 			}
 			statistics, err := host.EnableStatistics()
 			if err != nil {

@@ -24,7 +24,7 @@ const (
 	PacketsOff PacketMode = iota
 	// PacketsInSlices counts all, and observes the order and the delay of those in slices of time.
 	PacketsInSlices
-	// PacketsAll observes all. It is for tests and benchmarks.
+	// PacketsAll observes all, and samples also those within the host. It is for tests and benchmarks.
 	PacketsAll
 )
 
@@ -41,7 +41,8 @@ var (
 )
 
 const (
-	// slicePeriod is from the beginning of one slice of time to that of the next.
+	// slicePeriod is from the beginning of one slice of time to that of the next: they begin with the seconds of the wall
+	// clock, so that two hosts observe the same packets.
 	slicePeriod = time.Second
 	// shortestSlice is the least. What takes longer than its second half may not be timed.
 	shortestSlice = 20 * time.Millisecond
@@ -200,10 +201,15 @@ func (s *packetSlices) run() {
 			set(&s.waiting, false)
 		}
 		length = nextSlice(mostRuns(before, s.perCPU()), time.Since(begun))
-		if !wait(slicePeriod - time.Since(begun)) {
+		if !wait(untilPeriod(begun, time.Now())) {
 			return
 		}
 	}
+}
+
+// untilPeriod is how long it takes until the period after the one that has begun, which is never long: clocks may be set.
+func untilPeriod(begun, now time.Time) time.Duration {
+	return min(begun.Truncate(slicePeriod).Add(slicePeriod).Sub(now), slicePeriod)
 }
 
 // nextSlice is the length of the slice after one in which a hook ran so often on a CPU in that time.

@@ -11,7 +11,8 @@ type packetReader struct {
 	edges  *host.Table[edgesEdgePackets]
 	delays []host.CachedHistogram
 	// counts is false where packets are not counted.
-	counts bool
+	counts  bool
+	samples *sampleReader
 }
 
 func (p *Net) openEdgePackets(objects *edgeObjects) (*packetReader, error) {
@@ -20,8 +21,12 @@ func (p *Net) openEdgePackets(objects *edgeObjects) (*packetReader, error) {
 		return nil, err
 	}
 	p.OnClose(edges)
+	samples, err := p.openPacketSamples(objects, len(edges.Entries))
+	if err != nil {
+		return nil, err
+	}
 	return &packetReader{edges: edges, delays: make([]host.CachedHistogram, len(edges.Entries)),
-		counts: p.options.Packets != PacketsOff}, nil
+		counts: p.options.Packets != PacketsOff, samples: samples}, nil
 }
 
 // complete adds to c what was counted of the edge's packets.
@@ -55,4 +60,5 @@ func (r *packetReader) complete(index int, datagrams *edgesDatagramEdge, transpo
 func (r *packetReader) free(index int) {
 	r.edges.Entries[index] = edgesEdgePackets{}
 	r.delays[index] = host.CachedHistogram{}
+	r.samples.free(index)
 }

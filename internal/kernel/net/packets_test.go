@@ -232,34 +232,7 @@ func TestDelaysAreThoseOfTheWire(t *testing.T) {
 	w := newWire(t)
 	w.delay = time.Millisecond
 	w.start()
-	var listener net.Listener
-	w.within("server", func() { listener = kerneltest.Listen(t, "10.214.0.2") })
-	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		t.Cleanup(func() { conn.Close() }) // its end may not come through the wire any more
-		io.Copy(conn, conn)
-	}()
-	var conn net.Conn
-	var err error
-	w.within("client", func() {
-		if conn, err = net.Dial("tcp", listener.Addr().String()); err != nil {
-			t.Error(err)
-		}
-	})
-	defer conn.Close()
-	message := make([]byte, 100)
-	for range exchanges {
-		if _, err := conn.Write(message); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(conn, message); err != nil {
-			t.Fatal(err)
-		}
-	}
-	port := uint16(listener.Addr().(*net.TCPAddr).Port)
+	port := converse(t, w, exchanges)
 	client, server := expectPackets(t, p, w, model.TCP, port)
 	if server.Delay == nil || client.Delay == nil {
 		t.Fatalf("no delays: there %v, back %v", server.Delay, client.Delay)
@@ -282,6 +255,39 @@ func TestDelaysAreThoseOfTheWire(t *testing.T) {
 	slices.Sort(all)
 	t.Logf("p50 %v there, %v back, in the wire %v", time.Duration(1e9*server.Delay.Quantile(0.5)),
 		time.Duration(1e9*client.Delay.Quantile(0.5)), all[len(all)/2])
+}
+
+// converse exchanges messages over a connection through the wire, one after another.
+func converse(t *testing.T, w *wire, exchanges int) (port uint16) {
+	t.Helper()
+	var listener net.Listener
+	w.within("server", func() { listener = kerneltest.Listen(t, "10.214.0.2") })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { conn.Close() }) // its end may not come through the wire any more
+		io.Copy(conn, conn)
+	}()
+	var conn net.Conn
+	var err error
+	w.within("client", func() {
+		if conn, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { conn.Close() })
+	message := make([]byte, 100)
+	for range exchanges {
+		if _, err := conn.Write(message); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return uint16(listener.Addr().(*net.TCPAddr).Port)
 }
 
 // What lies in the server's socket until it reads it is the server's time.

@@ -44,7 +44,7 @@ type container struct {
 	namespace string
 }
 
-// beHost is one of two hosts. It answers with two frames of its agent.
+// beHost is one of two hosts. It answers with three frames of its agent.
 func beHost(side string) ([][]byte, error) {
 	if _, err := loadModules("/network"); err != nil {
 		return nil, err
@@ -172,8 +172,8 @@ func beClient() ([][]byte, error) {
 	}, func(*frame.Frame) error { return nil })
 }
 
-// watched runs an agent, and does something once it has made a frame. It answers with that frame and the first one in
-// which both edges have all that is to be counted, and that is as it should be.
+// watched runs an agent, and does something once it has made a frame. It answers with that frame, the first one in which
+// both edges have all that is to be counted, and the first such one that is as it should be.
 func watched(do func() error, as func(f *frame.Frame) error) (frames [][]byte, err error) {
 	agent := exec.Command("/outsight-agent", "--listen", agentAddress, "--socket", agentSocket, "--log", "error")
 	agent.Stdout, agent.Stderr = os.Stdout, os.Stderr
@@ -212,7 +212,13 @@ func watched(do func() error, as func(f *frame.Frame) error) (frames [][]byte, e
 		if err != nil {
 			return err
 		}
-		return errors.Join(expectClosed(f), as(f))
+		if err := expectClosed(f); err != nil {
+			return err
+		}
+		if len(frames) == 1 {
+			frames = append(frames, data)
+		}
+		return as(f)
 	})
 	return append(frames, data), err
 }

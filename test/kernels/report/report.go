@@ -38,7 +38,8 @@ type Report struct {
 	Release  string
 	Features []model.Feature
 	Checks   []Check
-	// Frames are two of the agent's, encoded as key frames: before its containers did anything, and after.
+	// Frames are three of the agent's, encoded as key frames: before its containers did anything, when all was counted, and
+	// when all was known of it.
 	Frames [][]byte
 }
 

@@ -1,0 +1,224 @@
+package graph
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"outsight/internal/frame"
+	"outsight/internal/model"
+)
+
+// minCrossed is of how many packets in a direction something is told.
+const minCrossed = 10
+
+// crossed is a packet of which one host has when it was sent, and another one when it was received.
+type crossed struct {
+	// client and server are the parts of the ends of its edge; back says that it went to the client.
+	client, server int32
+	back           bool
+	delayPoint
+}
+
+// hostClocks are two parts whose clocks are compared, the lesser one first.
+type hostClocks [2]int32
+
+// crossings are the packets between hosts of each relation, and what these say of the hosts' clocks.
+type crossings struct {
+	of     map[int32][]crossed // by relation
+	clocks map[hostClocks]clockPair
+}
+
+// sentPacket is what identifies a packet of a relation.
+type sentPacket struct {
+	relation int32
+	back     bool
+	packet   uint64
+}
+
+type sentAt struct {
+	part int32
+	time time.Time
+	// used: it was received, or sent twice, so that it is not known which of them arrived.
+	used bool
+}
+
+// cross joins the samples of packets of all hosts.
+func (m *frameMap) cross() (c crossings) {
+	relationOf := make([]map[int32]int32, len(m.parts)) // of the rows of edges, by part
+	for i := range m.rows {
+		if r := &m.rows[i]; !r.sum && r.relation >= 0 && m.relations[r.relation].across {
+			if relationOf[r.part] == nil {
+				relationOf[r.part] = map[int32]int32{}
+			}
+			relationOf[r.part][r.row] = r.relation
+		}
+	}
+	each := func(wantSent bool, f func(part int32, key sentPacket, at time.Time)) {
+		for i := range m.parts {
+			p := &m.parts[i]
+			if relationOf[i] == nil {
+				continue
+			}
+			edges := &p.After.Tables[frame.Edges]
+			for edge, s := range p.After.PacketSamples() {
+				row, ok := edges.Find(edge)
+				relation, across := relationOf[i][int32(row)]
+				if !ok || !across || s.Sent != wantSent {
+					continue
+				}
+				isServer := model.Role(edges.Attribute(frame.EdgeSide, row)) == model.RoleServer
+				f(int32(i), sentPacket{relation, isServer == s.Sent, s.Packet}, s.Time)
+			}
+		}
+	}
+	sent := map[sentPacket]sentAt{}
+	each(true, func(part int32, key sentPacket, at time.Time) {
+		_, twice := sent[key]
+		sent[key] = sentAt{part, at, twice}
+	})
+	if len(sent) == 0 {
+		return c
+	}
+	c.of = map[int32][]crossed{}
+	each(false, func(part int32, key sentPacket, at time.Time) {
+		from, ok := sent[key]
+		if !ok || from.used || m.parts[from.part].hostAt == m.parts[part].hostAt {
+			return
+		}
+		from.used = true // of copies the first counts
+		sent[key] = from
+		one := crossed{client: from.part, server: part, back: key.back, delayPoint: delayPoint{took: at.Sub(from.time).Seconds()}}
+		if key.back {
+			one.client, one.server = part, from.part
+		}
+		byFirst := from.time // the clock of the lesser part is that of all times
+		if part < from.part {
+			byFirst = at
+		}
+		one.at = byFirst.Sub(m.window.To).Seconds()
+		c.of[key.relation] = append(c.of[key.relation], one)
+	})
+	c.compareClocks(m)
+	return c
+}
+
+// pair are the parts between which a packet went; reverse says that it went to the first of them.
+func (p *crossed) pair() (pair hostClocks, reverse bool) {
+	if p.client < p.server {
+		return hostClocks{p.client, p.server}, p.back
+	}
+	return hostClocks{p.server, p.client}, !p.back
+}
+
+// compareClocks compares the clocks of all pairs of hosts, by the packets of all edges between them.
+func (c *crossings) compareClocks(m *frameMap) {
+	points := map[hostClocks]*[2][]delayPoint{}
+	for _, some := range c.of {
+		for i := range some {
+			pair, reverse := some[i].pair()
+			of := points[pair]
+			if of == nil {
+				of = new([2][]delayPoint)
+				points[pair] = of
+			}
+			way := 0
+			if reverse {
+				way = 1
+			}
+			of[way] = append(of[way], some[i].delayPoint)
+		}
+	}
+	c.clocks = make(map[hostClocks]clockPair, len(points))
+	for pair, of := range points {
+		kept := 0.0
+		first, second := m.parts[pair[0]].After.ClockError, m.parts[pair[1]].After.ClockError
+		if first > 0 && second > 0 {
+			kept = (first + second).Seconds()
+		}
+		c.clocks[pair] = clocksOf(of[0], of[1], kept)
+	}
+}
+
+// wayDelays are the delays of packets one way, in seconds and in order; bound is by how much each may be wrong. above are
+// those above the least that took the same way between the same hosts.
+type wayDelays struct {
+	delays, above []float64
+	bound         float64
+}
+
+// delays are those of the packets of some relations, there and back.
+func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
+	type path struct {
+		pair hostClocks
+		way  int
+	}
+	byPath := map[path][]float64{} // without the drift of clocks
+	for _, relation := range relations {
+		for i := range c.of[relation] {
+			p := &c.of[relation][i]
+			pair, reverse := p.pair()
+			clocks, sign, way := c.clocks[pair], 1.0, 0
+			if reverse {
+				sign = -1
+			}
+			if p.back {
+				way = 1
+			}
+			w := &ways[way]
+			w.bound = max(w.bound, clocks.bound)
+			w.delays = append(w.delays, p.took-sign*clocks.ahead(p.at))
+			at := path{pair, way}
+			byPath[at] = append(byPath[at], p.took-sign*clocks.drift*(p.at-clocks.middle))
+		}
+	}
+	for at, all := range byPath {
+		least := slices.Min(all)
+		for _, took := range all {
+			ways[at.way].above = append(ways[at.way].above, took-least)
+		}
+	}
+	for i := range ways {
+		slices.Sort(ways[i].delays)
+		slices.Sort(ways[i].above)
+	}
+	return ways
+}
+
+// addTo adds to a network, which may be nil, what packets between hosts tell of it.
+func (c *crossings) addTo(n *Network, relations []int32) *Network {
+	if len(c.of) == 0 {
+		return n
+	}
+	ways := c.delays(relations)
+	if max(len(ways[0].delays), len(ways[1].delays)) < minCrossed {
+		return n
+	}
+	if n == nil {
+		n = &Network{}
+	}
+	for i, to := range [2]struct {
+		p50, p99, above50, above99, bound **Seconds
+		matched                           **float64
+	}{{&n.DelayThereP50, &n.DelayThereP99, &n.AboveThereP50, &n.AboveThereP99, &n.DelayThereError, &n.MatchedThere},
+		{&n.DelayBackP50, &n.DelayBackP99, &n.AboveBackP50, &n.AboveBackP99, &n.DelayBackError, &n.MatchedBack}} {
+		w := &ways[i]
+		if len(w.delays) < minCrossed {
+			continue
+		}
+		*to.matched = ptrTo(float64(len(w.delays)))
+		*to.above50, *to.above99 = quantileOf(w.above, 0.5), quantileOf(w.above, 0.99)
+		// What is within one host has no error of clocks, and is not mixed with what has.
+		if p50 := quantileOf(w.delays, 0.5); float64(*p50) > w.bound && *to.p50 == nil {
+			bound := Seconds(w.bound)
+			*to.p50, *to.p99, *to.bound = p50, quantileOf(w.delays, 0.99), &bound
+		}
+	}
+	return n
+}
+
+// quantileOf is the least of sorted values that so large a share is not above.
+func quantileOf(sorted []float64, share float64) *Seconds {
+	s := Seconds(sorted[max(int(math.Ceil(share*float64(len(sorted))))-1, 0)])
+	return &s
+}

@@ -1,0 +1,133 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"outsight/internal/frame"
+	"outsight/internal/model"
+)
+
+// crossedHosts are two hosts with an edge between them, whose packets both sampled by their own clocks.
+func crossedHosts(c *twoClocks, count int, clockError time.Duration) *frame.Window {
+	client, server := newPairedHost("a", "192.0.2.1"), newPairedHost("b", "192.0.2.2")
+	dialling := client.dials(client.runs("web", nil), "192.0.2.2:80")
+	serving := server.serves(server.runs("db", []string{"0.0.0.0:80"}), "192.0.2.2:80", "192.0.2.1")
+	for i, e := range []*model.Edge{dialling, serving} {
+		e.Connections = []uint64{7, 8, 9}
+		e.Counters = model.EdgeCounters{Opens: 1, SentBytes: uint64(100 + i), ReceivedBytes: uint64(101 - i)}
+	}
+	end := time.Unix(1_800_000_000, 0)
+	at := func(seconds float64) time.Time { return end.Add(time.Duration((seconds - 10) * 1e9)) }
+	packet := uint64(1 << 40)
+	for way, points := range c.packets(rand.New(rand.NewPCG(1, 2)), count) {
+		from, to := dialling, serving
+		if way == 1 {
+			from, to = serving, dialling
+		}
+		for _, p := range points {
+			sent := p.at // by the first host's clock, of which a packet back has its arrival
+			if way == 1 {
+				sent -= p.took
+			}
+			packet++
+			from.PacketSamples = append(from.PacketSamples, model.PacketSample{Packet: packet, Sent: true, Time: at(sent)})
+			to.PacketSamples = append(to.PacketSamples, model.PacketSample{Packet: packet, Time: at(sent + p.took)})
+		}
+	}
+	// What the other host did not see, a packet sent twice, and one received twice.
+	dialling.PacketSamples = append(dialling.PacketSamples, model.PacketSample{Packet: 1, Sent: true, Time: end},
+		model.PacketSample{Packet: 2, Sent: true, Time: end}, model.PacketSample{Packet: 2, Sent: true, Time: end},
+		model.PacketSample{Packet: packet, Time: end})
+	serving.PacketSamples = append(serving.PacketSamples, model.PacketSample{Packet: 2, Time: end},
+		model.PacketSample{Packet: 3, Time: end})
+	w := &frame.Window{From: end.Add(-10 * time.Second), To: end}
+	for _, m := range []*pairedHost{client, server} {
+		m.Time, m.ClockError, m.Edges[0].Instance = end, clockError, 1
+		f := framesOf(&model.Snapshot{Time: w.From, Host: m.Host}, &m.Snapshot)
+		w.Hosts = append(w.Hosts, frame.HostSpans{Host: m.Host.Name, Spans: []frame.Span{{Before: f[0], After: f[1]}}})
+	}
+	return w
+}
+
+func crossedEdge(t *testing.T, w *frame.Window) *Network {
+	t.Helper()
+	g := FromFrames(w, Options{})
+	if len(g.Edges) != 1 || g.Edges[0].ClientSide == nil || g.Edges[0].ServerSide == nil {
+		t.Fatalf("the edges are %+v", g.Edges)
+	}
+	n := g.Edges[0].Network
+	if n == nil {
+		n = &Network{}
+	}
+	return n
+}
+
+func told(v *Seconds) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", float64(*v)*1e3)
+}
+
+// TestDelaysAcrossHosts: the packets that both hosts sampled tell the delay each way within what is known of the clocks,
+// and exactly by how much it was above the least.
+func TestDelaysAcrossHosts(t *testing.T) {
+	full := func(at float64) float64 { // a queue fills in the last three of ten seconds
+		if at < 7 {
+			return 0
+		}
+		return 8e-3
+	}
+	for _, c := range []struct {
+		name   string
+		clocks twoClocks
+		kept   time.Duration
+		// there and back are p50, ± and p99 above the least, in ms.
+		there, back string
+	}{
+		{"kept clocks", twoClocks{0, 0, 1e-3, 5e-3, nil}, 100 * time.Microsecond, "1.0 0.2 0.1", "5.0 0.2 0.1"},
+		{"kept worse than the delay", twoClocks{0, 0, 1e-3, 5e-3, nil}, time.Millisecond, "- - 0.1", "5.0 2.0 0.1"},
+		{"free clocks", twoClocks{0.2, 0, 3e-3, 3e-3, nil}, 0, "- - 0.1", "- - 0.1"},
+		{"a queue there", twoClocks{0.2, 50e-6, 1e-3, 1e-3, full}, 0, "- - 8.1", "- - 0.1"},
+		{"a queue there, kept", twoClocks{0, 0, 1e-3, 1e-3, full}, 50 * time.Microsecond, "1.0 0.1 8.1", "1.0 0.1 0.1"},
+	} {
+		w := crossedHosts(&c.clocks, 60, c.kept)
+		n := crossedEdge(t, w)
+		if n.MatchedThere == nil || *n.MatchedThere != 60 || n.MatchedBack == nil || *n.MatchedBack != 60 {
+			t.Errorf("%s: %v packets matched there, %v back, want 60", c.name, n.MatchedThere, n.MatchedBack)
+			continue
+		}
+		there := told(n.DelayThereP50) + " " + told(n.DelayThereError) + " " + told(n.AboveThereP99)
+		back := told(n.DelayBackP50) + " " + told(n.DelayBackError) + " " + told(n.AboveBackP99)
+		if there != c.there || back != c.back {
+			t.Errorf("%s: there %s, back %s, want %s and %s", c.name, there, back, c.there, c.back)
+		}
+	}
+	few := crossedEdge(t, crossedHosts(&twoClocks{there: 1e-3, back: 1e-3}, minCrossed-1, time.Microsecond))
+	if *few != (Network{}) {
+		t.Errorf("of few packets it is told %+v", few)
+	}
+}
+
+// TestAboveTheLeastIsExact: by how much packets are above the least is told to within 20 µs, with clocks that are apart
+// and drift.
+func TestAboveTheLeastIsExact(t *testing.T) {
+	for _, drift := range []float64{0, 50e-6, -50e-6} {
+		c := twoClocks{offset: -30e-3, drift: drift, there: 1e-3, back: 5e-3, queue: func(at float64) float64 {
+			return max(0, 5-math.Abs(at-5)) * 1e-3
+		}}
+		exact := c
+		exact.offset, exact.drift = 0, 0
+		got, want := crossedEdge(t, crossedHosts(&c, 60, 0)), crossedEdge(t, crossedHosts(&exact, 60, time.Microsecond))
+		for i, pair := range [][2]*Seconds{{got.AboveThereP50, want.AboveThereP50}, {got.AboveThereP99, want.AboveThereP99},
+			{got.AboveBackP50, want.AboveBackP50}, {got.AboveBackP99, want.AboveBackP99}} {
+			if off := math.Abs(float64(*pair[0] - *pair[1])); off > 20e-6 {
+				t.Errorf("drift %v, number %d: %v, want %v", drift, i, *pair[0], *pair[1])
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package graph
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+const (
+	// maxDrift is by how much the clocks of two hosts go apart, at most, in seconds a second; driftStep is how finely it is
+	// looked for.
+	maxDrift  = 200e-6
+	driftStep = 2e-6
+)
+
+// delayPoint is a packet between two hosts: when it was, by the clock of the first of them, and by how much its
+// receiver's time is greater than its sender's, each by its own clock. In seconds.
+type delayPoint struct{ at, took float64 }
+
+// clockPair is what is known of the clocks of two hosts: by how much that of the second is ahead, in seconds.
+type clockPair struct {
+	// drift is how fast it gains; middle is the time, by the first clock, at which it is ahead by offset.
+	drift, middle, offset float64
+	// bound is by how much offset, and what drift makes of it, may be wrong; +Inf where nothing bounds it.
+	bound float64
+}
+
+// ahead is by how much the second clock is ahead at a time of the first one.
+func (c *clockPair) ahead(at float64) float64 { return c.offset + c.drift*(at-c.middle) }
+
+// clocksOf are the clocks of two hosts as the packets there (from the first to the second) and back tell. No packet is
+// received before it was sent: so each one there says how far the second clock is ahead at most, and each one back, at
+// least. keptWithin is how far both clocks together are off from the time at most, as their kernels say; 0 where one does
+// not. The tighter of both counts.
+func clocksOf(there, back []delayPoint, keptWithin float64) clockPair {
+	first, last := math.Inf(1), math.Inf(-1)
+	for _, some := range [][]delayPoint{there, back} {
+		for _, p := range some {
+			first, last = min(first, p.at), max(last, p.at)
+		}
+	}
+	c := clockPair{middle: (first + last) / 2, bound: math.Inf(1)}
+	half := (last - first) / 2
+	fastThere, fastBack := newEnvelope(there, c.middle), newEnvelope(back, c.middle)
+	// What is above the least of all packets, added up, is least with the drift that there is. That of all drifts which
+	// the packets allow bounds the clocks at both ends of the time.
+	cost := math.Inf(1)
+	var upper, lower float64
+	begin, end := noRange(), noRange()
+	for i := range 2*int(maxDrift/driftStep) + 1 {
+		drift := float64((i+1)/2) * driftStep // 0, 1, -1, 2, -2 ...
+		if i%2 == 0 {
+			drift = -drift
+		}
+		high, low := fastThere.least(drift), -fastBack.least(-drift)
+		if sum := fastThere.mean(drift) - high + fastBack.mean(-drift) + low; cost-sum > 1e-12 {
+			cost, c.drift, upper, lower = sum, drift, high, low
+		}
+		if high >= low {
+			begin.add(low-drift*half, high-drift*half)
+			end.add(low+drift*half, high+drift*half)
+		}
+	}
+	if len(there) > 0 && len(back) > 0 && upper >= lower {
+		c.offset = (upper + lower) / 2
+		c.bound = max(begin.farthest(c.offset-c.drift*half), end.farthest(c.offset+c.drift*half)) + driftStep*half
+	}
+	// A clock that is kept worse than its kernel says is found out by packets that arrive before they were sent.
+	if keptWithin > 0 && keptWithin < c.bound && (len(there) == 0 || -keptWithin <= upper) &&
+		(len(back) == 0 || keptWithin >= lower) {
+		c.offset, c.bound = 0, keptWithin
+	}
+	return c
+}
+
+// envelope is what of some points may be the least of them, whatever the drift is: their lower convex hull. Times are
+// those since the middle.
+type envelope struct {
+	hull          []delayPoint
+	meanAt, meanT float64
+}
+
+func newEnvelope(points []delayPoint, middle float64) (e envelope) {
+	all := slices.Clone(points)
+	slices.SortFunc(all, func(x, y delayPoint) int { return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.took, y.took)) })
+	for _, p := range all {
+		p.at -= middle
+		e.meanAt += p.at / float64(len(all))
+		e.meanT += p.took / float64(len(all))
+		for n := len(e.hull); n >= 2; n = len(e.hull) {
+			a, b := e.hull[n-2], e.hull[n-1]
+			if (b.took-a.took)*(p.at-a.at) < (p.took-a.took)*(b.at-a.at) {
+				break
+			}
+			e.hull = e.hull[:n-1]
+		}
+		e.hull = append(e.hull, p)
+	}
+	return e
+}
+
+// least is the least of what packets took, without the drift; 0 of none.
+func (e *envelope) least(drift float64) float64 {
+	if len(e.hull) == 0 {
+		return 0
+	}
+	least := math.Inf(1)
+	for _, p := range e.hull {
+		least = min(least, p.took-drift*p.at)
+	}
+	return least
+}
+
+func (e *envelope) mean(drift float64) float64 { return e.meanT - drift*e.meanAt }
+
+// valueRange is from the least to the greatest of some values.
+type valueRange struct{ least, most float64 }
+
+func noRange() valueRange { return valueRange{math.Inf(1), math.Inf(-1)} }
+
+func (r *valueRange) add(least, most float64) {
+	r.least, r.most = min(r.least, least), max(r.most, most)
+}
+
+// farthest is how far the range goes from a value.
+func (r *valueRange) farthest(v float64) float64 { return max(r.most-v, v-r.least) }
