@@ -32,6 +32,9 @@ var noLoss = [...]string{
 	"SOCKET_FILTER", "PACKET_SOCK_ERROR",
 	// Whose it was has closed the socket.
 	"QUEUE_PURGE", "SOCKET_CLOSE",
+	// Where the kernel names no reason, it throws away what nobody wants: multicast of groups that nobody has joined, and
+	// the queues of sockets and devices that are closed.
+	"NOT_SPECIFIED",
 }
 
 // packetDropReader reads what the kernel dropped.
