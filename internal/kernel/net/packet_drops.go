@@ -14,8 +14,11 @@ import (
 	"outsight/internal/model"
 )
 
+// DropFeature is the feature without which ReadPacketDrops has nothing.
+const DropFeature = "tp_btf/kfree_skb"
+
 // dropHook is where the kernel frees a packet that it does not deliver.
-var dropHook = host.NewHook("kfree_skb", "tp_btf/kfree_skb", "packets that the kernel dropped, why and at which device", false,
+var dropHook = host.NewHook("kfree_skb", DropFeature, "packets that the kernel dropped, why and at which device", false,
 	"Linux 5.17 or later with BTF")
 
 var errNoReasons = errors.New("the kernel does not tell why it drops a packet")
