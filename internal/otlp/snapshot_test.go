@@ -100,7 +100,7 @@ func testSnapshot() *model.Snapshot {
 					{Domain: "psys", Source: "model", MicroJoules: 7}},
 				Network: &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33,
 					TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
-				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
+				TCP: &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
 				Drops: &model.PacketDropCounters{Packets: 150, By: []model.PacketDrops{
 					{Reason: "NETFILTER_DROP", Packets: 77}, {Reason: "SOCKET_RCVBUFF", Device: "eth0", Packets: 73}}},
 				Forward:   &model.ForwardCounters{Packets: 75, Took: testHistogram(), Unmatched: 76, TimedOneIn: 2},
