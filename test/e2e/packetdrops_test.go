@@ -48,6 +48,7 @@ func TestPacketsDroppedAtFullSocketBuffer(t *testing.T) {
 		if all := metrics.find("container_network_dropped_packets_total", of).sum(); all != kinds.sum() {
 			return fmt.Errorf("%v packets were dropped in all, want the sum of %v", all, kinds)
 		}
+		t.Logf("dropped: %v", kinds)
 		return nil
 	})
 	if want >= datagrams {

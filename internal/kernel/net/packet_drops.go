@@ -31,6 +31,8 @@ var noLoss = [...]string{
 	"TCP_OLD_DATA", "TCP_OLD_SEQUENCE", "TCP_OFOMERGE", "TCP_OLD_ACK", "TCP_RFC7323_PAWS_ACK", "DUP_FRAG",
 	// It was for somebody else, who has got a copy.
 	"OTHERHOST", "UNICAST_IN_L2_MULTICAST", "IPV6_NDISC_NS_OTHERHOST",
+	// It is multicast of a protocol that the device does not speak, as bridges flood it.
+	"IPV6DISABLED",
 	// It is a copy that a program refused, or that found no room at a packet socket (tcpdump).
 	"SOCKET_FILTER", "PACKET_SOCK_ERROR",
 	// Whose it was has closed the socket.
