@@ -145,12 +145,11 @@ static __always_inline void count_packet_drop(const struct packet_drop_key *key,
 
 		if (net && key->ifindex)
 			name_by_index(net, key->ifindex, &first.device, sizeof(first.device));
-		/* Another CPU may have been the first. */
-		long error = bpf_map_update_elem(&packet_drops, key, &first, BPF_NOEXIST);
+		/* It fails where another CPU was the first, too. */
+		bpf_map_update_elem(&packet_drops, key, &first, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&packet_drops, key);
 		if (!known) {
-			if (error)
-				count_drop(DROP_PACKET_DROP);
+			count_drop(DROP_PACKET_DROP);
 			return;
 		}
 	}
