@@ -161,7 +161,7 @@ func parted(s *model.Snapshot, hosts int) (all []*model.Snapshot) {
 	return all
 }
 
-// filledLog has the frames of all hosts at the ends of windows, up to a time.
+// filledLog has the frames of all hosts at the ends of windows, up to a time, and the key frames before them.
 type filledLog struct {
 	*framelog.Files
 	end time.Time
@@ -177,11 +177,15 @@ func fillLog(ctx context.Context, size mapSize, windows int) (*filledLog, error)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	f := &filledLog{log, time.Now().Add(-time.Hour).Truncate(time.Minute), dir}
-	builders := map[string]*frame.Builder{}
-	for i := range windows + 1 {
+	const behindKey = 20 * time.Second // as of a window that anybody asks for
+	f := &filledLog{log, time.Now().Add(-time.Hour).Truncate(time.Minute).Add(behindKey), dir}
+	builders, keys := map[string]*frame.Builder{}, map[string]*frame.Frame{}
+	for i := range 2 * (windows + 1) {
 		whole := layered(size.nodes, size.edges, i+1)
-		whole.Time = f.end.Add(mapWindow * time.Duration(i-windows))
+		whole.Time = f.end.Add(mapWindow * time.Duration(i/2-windows))
+		if i%2 == 0 {
+			whole.Time = whole.Time.Add(-behindKey)
+		}
 		var batch []framelog.Encoded
 		for _, s := range parted(whole, mapHosts) {
 			b := builders[s.Host.Name]
@@ -190,7 +194,10 @@ func fillLog(ctx context.Context, size mapSize, windows int) (*filledLog, error)
 				builders[s.Host.Name] = b
 			}
 			made := b.Build(s)
-			batch = append(batch, framelog.Encoded{Header: made.Header, Data: frame.Encode(nil, made, nil)})
+			if made.IsKey() {
+				keys[s.Host.Name] = made
+			}
+			batch = append(batch, framelog.Encoded{Header: made.Header, Data: frame.Encode(nil, made, keys[s.Host.Name])})
 		}
 		if err := f.Append(ctx, batch); err != nil {
 			f.remove()

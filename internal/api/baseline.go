@@ -61,7 +61,7 @@ func (s *server) baseline(ctx context.Context, r *http.Request) (any, error) {
 	if known {
 		return a, nil
 	}
-	g, _, err := s.build(ctx, key.to.Add(-baselineLength), key.to, by, allEdges)
+	g, _, err := s.build(ctx, key.to.Add(-baselineLength), key.to, graph.Options{By: by}, graphColumns)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (s *server) changes(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	then, data := windows[0], windows[len(windows)-1]
-	before, after := s.graphOf(then.window, by, allEdges), s.graphOf(data.window, by, allEdges)
+	before, after := s.graphOf(then.window, graph.Options{By: by}), s.graphOf(data.window, graph.Options{By: by})
 	return changesAnswer{after.From, after.To, before.From, before.To, graph.Compare(before, after, maxChanges),
 		data.completeness(after), then.completeness(before)}, nil
 }

@@ -56,7 +56,7 @@ func (s *server) containers(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, data, err := s.build(ctx, from, to, graph.ByContainer, s.MaxEdges)
+	g, data, err := s.build(ctx, from, to, graph.Options{MaxEdges: s.MaxEdges}, graphColumns)
 	if err != nil {
 		return nil, err
 	}

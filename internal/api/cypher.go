@@ -13,7 +13,7 @@ type cypher struct{ *graph.Graph }
 
 // cypherMap has all edges of a window: it is for a database, not for a page.
 func (s *server) cypherMap(ctx context.Context, r *http.Request) (any, error) {
-	g, _, err := s.grouped(ctx, r, allEdges)
+	g, _, err := s.grouped(ctx, r, graph.Options{}, graphColumns)
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,7 @@ func (s *server) flight(ctx context.Context, r *http.Request) (any, error) {
 		if now := s.Now(); end.After(now) {
 			end = now
 		}
-		g, _, err := s.build(ctx, from.Add(-time.Minute), end, graph.ByContainer, allEdges)
+		g, _, err := s.build(ctx, from.Add(-time.Minute), end, graph.Options{}, graphColumns)
 		if err != nil {
 			return nil, fmt.Errorf("reading the edges: %w", err)
 		}

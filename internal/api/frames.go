@@ -27,6 +27,7 @@ type windowData struct {
 var (
 	graphColumns      = withFleet(graph.Columns())
 	analysisColumns   = withFleet(graph.AnalysisColumns())
+	servicesColumns   = withFleet(graph.ServiceColumns())
 	hostMatrixColumns = withProbes(graph.Columns())
 )
 
@@ -73,11 +74,14 @@ func (s *server) read(ctx context.Context, from, to time.Time, hosts []string) (
 	return s.readOnly(ctx, from, to, hosts, nil)
 }
 
-// readOnly reads some columns of one window; nil for all.
+// readOnly reads some columns of one window; nil for all. It is good until the request's answer is encoded.
 func (s *server) readOnly(ctx context.Context, from, to time.Time, hosts []string,
 	only *frame.Projection) (*windowData, error) {
 	data := &windowData{window: &frame.Window{From: from, To: to}}
 	q := framelog.Query{Times: []time.Time{from, to}, Hosts: hosts, Only: only}
+	if h := heldOf(ctx); h != nil {
+		q.Memory = &h.memory
+	}
 	err := s.windowsOf(ctx, q, func(_ int, w *frame.Window) error {
 		data.window = w
 		return nil
@@ -85,9 +89,10 @@ func (s *server) readOnly(ctx context.Context, from, to time.Time, hosts []strin
 	return data, err
 }
 
-// graphOf is the graph of a window, with at most so many edges.
-func (s *server) graphOf(w *frame.Window, by graph.Grouping, edges int) *graph.Graph {
-	return graph.FromFrames(w, graph.Options{By: by, MaxEdges: edges, Names: s.Names})
+// graphOf is the graph of a window.
+func (s *server) graphOf(w *frame.Window, o graph.Options) *graph.Graph {
+	o.Names = s.Names
+	return graph.FromFrames(w, o)
 }
 
 // hosts are those of the window, in order of their names.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,10 +41,8 @@ func (a *graphAnswer) encode() ([]byte, error) {
 		return nil, err
 	}
 	edges, err := a.Graph.EdgesJSON()
-	b := make([]byte, 0, len(nodes)+len(edges)+len(rest)+32)
-	b = append(append(append(b, `{"nodes":`...), nodes...), `,"edges":`...)
-	b = append(append(append(b, edges...), ','), rest[1:]...)
-	return append(b, '\n'), err
+	return slices.Concat(slices.Concat([][]byte{[]byte(`{"nodes":`)}, nodes, [][]byte{[]byte(`,"edges":`)}, edges,
+		[][]byte{{','}, rest[1:], {'\n'}})...), err
 }
 
 // nodeMatches select the series of a node's usage, and of the edges on which it is the server or
@@ -65,7 +64,8 @@ type numbers struct {
 }
 
 func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
-	g, data, err := s.grouped(ctx, r, s.MaxEdges)
+	o := graph.Options{MaxEdges: s.MaxEdges, Brief: true, Node: r.URL.Query().Get("node")}
+	g, data, err := s.grouped(ctx, r, o, graphColumns)
 	if err != nil {
 		return nil, err
 	}
@@ -108,20 +108,14 @@ func (s *server) match(a *graphAnswer, by graph.Grouping) {
 }
 
 // grouped is the map that a request asks for: a window, what a node is (by=container, pod, process, workload, namespace
-// or host) and the least share of all bytes that an edge is shown with (share=0 to 1). It has at most so many edges.
-func (s *server) grouped(ctx context.Context, r *http.Request, edges int) (*graph.Graph, *windowData, error) {
-	return s.groupedOf(ctx, r, edges, graphColumns)
-}
-
-// groupedOf is that map of some columns.
-func (s *server) groupedOf(ctx context.Context, r *http.Request, edges int, only *frame.Projection) (*graph.Graph,
+// or host) and the least share of all bytes that an edge is shown with (share=0 to 1).
+func (s *server) grouped(ctx context.Context, r *http.Request, o graph.Options, only *frame.Projection) (*graph.Graph,
 	*windowData, error) {
 	from, to, err := s.window(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
-	if err != nil {
+	if o.By, err = graph.ParseGrouping(r.URL.Query().Get("by")); err != nil {
 		return nil, nil, badRequest("%w", err)
 	}
 	share := 0.0
@@ -130,25 +124,16 @@ func (s *server) groupedOf(ctx context.Context, r *http.Request, edges int, only
 			return nil, nil, badRequest("share=%q, want a number from 0 to 1", text)
 		}
 	}
-	g, data, err := s.buildOf(ctx, from, to, by, edges, only)
+	g, data, err := s.build(ctx, from, to, o, only)
 	if err == nil {
 		g.HideBelow(share)
 	}
 	return g, data, err
 }
 
-// allEdges is for graphs that are no answer themselves, but what one is computed from.
-const allEdges = 0
-
-// build is the graph of a window, with at most so many edges.
-func (s *server) build(ctx context.Context, from, to time.Time, by graph.Grouping, edges int) (*graph.Graph,
+// build is the graph of a window and of some columns; nil for all.
+func (s *server) build(ctx context.Context, from, to time.Time, o graph.Options, only *frame.Projection) (*graph.Graph,
 	*windowData, error) {
-	return s.buildOf(ctx, from, to, by, edges, graphColumns)
-}
-
-// buildOf is that graph of some columns.
-func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Grouping, edges int,
-	only *frame.Projection) (*graph.Graph, *windowData, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -158,14 +143,18 @@ func (s *server) buildOf(ctx context.Context, from, to time.Time, by graph.Group
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.graphOf(data.window, by, edges), data, nil
+	return s.graphOf(data.window, o), data, nil
 }
 
-// held is what a request has until its answer is encoded: a slot among large computations.
-type held struct{ leave func() }
+// held is what a request has until its answer is encoded: a slot among large computations, and the memory of frames.
+type held struct {
+	leave  func()
+	memory frame.Memory
+}
 
 // release gives it back. It may be called again.
 func (h *held) release() {
+	h.memory.Release()
 	if h.leave != nil {
 		h.leave()
 		h.leave = nil

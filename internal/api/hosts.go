@@ -47,7 +47,7 @@ func (s *server) hostList(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, data, err := s.build(ctx, from, to, graph.ByContainer, s.MaxEdges)
+	g, data, err := s.build(ctx, from, to, graph.Options{MaxEdges: s.MaxEdges, Brief: true}, analysisColumns)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (s *server) path(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
-	g, data, err := s.groupedOf(ctx, r, allEdges, analysisColumns)
+	g, data, err := s.grouped(ctx, r, graph.Options{}, analysisColumns)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func (s *server) writeFile(w http.ResponseWriter, r *http.Request, f file) {
 
 // picture answers with the map as an SVG image.
 func (s *server) picture(ctx context.Context, r *http.Request) (any, error) {
-	g, _, err := s.grouped(ctx, r, s.MaxEdges)
+	g, _, err := s.grouped(ctx, r, graph.Options{MaxEdges: s.MaxEdges, Brief: true}, graphColumns)
 	if err != nil {
 		return nil, err
 	}

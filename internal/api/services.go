@@ -84,7 +84,7 @@ var serviceColumns = []serviceColumn{
 
 // services answers GET /api/outsight/services, with the parameters of the graph.
 func (s *server) services(ctx context.Context, r *http.Request) (any, error) {
-	g, data, err := s.grouped(ctx, r, allEdges)
+	g, data, err := s.grouped(ctx, r, graph.Options{}, servicesColumns)
 	if err != nil {
 		return nil, err
 	}

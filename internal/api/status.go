@@ -103,7 +103,7 @@ func (s *server) status(ctx context.Context, _ *http.Request) (any, error) {
 	if a.Sources == nil {
 		a.Sources = []string{}
 	}
-	g, data, err := s.buildOf(ctx, now.Add(-defaultFrom), now, graph.ByContainer, s.MaxEdges, nil)
+	g, data, err := s.build(ctx, now.Add(-defaultFrom), now, graph.Options{MaxEdges: s.MaxEdges, Brief: true}, nil)
 	if err != nil {
 		return nil, err
 	}

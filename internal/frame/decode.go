@@ -21,12 +21,21 @@ func Decode(data []byte, key *Frame) (*Frame, error) { return DecodeOnly(data, k
 // DecodeOnly decodes what is chosen of a key frame; all where only is nil. Tables that are not chosen have no rows, and
 // columns no values. Of a frame that is no key frame, only is not looked at: it is decoded as far as its key frame was.
 func DecodeOnly(data []byte, key *Frame, only *Projection) (*Frame, error) {
-	return DecodeWithin(data, key, only, nil)
+	return decode(data, key, only, nil, nil)
+}
+
+// DecodeInto is DecodeOnly into memory that is used again. The key frame may be in the same memory.
+func DecodeInto(memory *Memory, data []byte, key *Frame, only *Projection) (*Frame, error) {
+	return decode(data, key, only, nil, memory)
 }
 
 // DecodeWithin is DecodeOnly that asks grow for memory before it takes it: so many bytes more, in all about what the
 // frame and its decompressed blocks take. An error of grow ends it, and is its error.
 func DecodeWithin(data []byte, key *Frame, only *Projection, grow func(bytes int64) error) (*Frame, error) {
+	return decode(data, key, only, grow, nil)
+}
+
+func decode(data []byte, key *Frame, only *Projection, grow func(bytes int64) error, memory *Memory) (*Frame, error) {
 	h, e, err := decodeHeader(data)
 	if err != nil {
 		return nil, err
@@ -47,7 +56,7 @@ func DecodeWithin(data []byte, key *Frame, only *Projection, grow func(bytes int
 		f.only = key.only
 	}
 	d := parsers.Get().(*parser)
-	d.grow = grow
+	d.grow, d.memory = grow, memory
 	defer d.release()
 	if err := d.decode(f, key, &e); err != nil {
 		return nil, err
@@ -69,9 +78,11 @@ type parser struct {
 	f, key *Frame
 	err    error
 	// grow is asked for memory; nil where there is no bound but those of the format.
-	grow func(bytes int64) error
-	// What is allocated for the frame, of which slices are cut off.
+	grow   func(bytes int64) error
+	memory *Memory
+	// What is allocated for the frame, of which slices are cut off. They may have any contents.
 	values  []uint64
+	counts  []uint64
 	numbers []uint32
 	indexes []int32
 	lists   [][]uint64
@@ -85,7 +96,7 @@ var parsers = sync.Pool{New: func() any { return &parser{} }}
 const keptMemory = 4 << 20
 
 func (d *parser) release() {
-	d.grow = nil
+	d.grow, d.memory, d.counts = nil, nil, nil
 	d.f, d.key, d.values, d.numbers, d.indexes, d.lists, d.columns, d.charts = nil, nil, nil, nil, nil, nil, nil, nil
 	d.apart = nil
 	if cap(d.raw) > keptMemory {
@@ -104,7 +115,7 @@ type tableSection struct {
 }
 
 // need is what is to be allocated.
-type need struct{ values, numbers, indexes, lists, columns, charts int }
+type need struct{ values, buckets, numbers, lists, columns, charts int }
 
 // absent are tables without rows, whose columns are empty.
 var absent = func() (all [NumTables]Table) {
@@ -140,8 +151,8 @@ func (d *parser) decode(f, key *Frame, e *encoded) (err error) {
 	if len(f.Strings) == 0 || f.Strings[0] != "" {
 		return malformed("the first text is not empty")
 	}
-	if needs.values > MaxValues || needs.indexes > MaxValues || needs.numbers > MaxValues {
-		return malformed("%d values, %d buckets", needs.values, needs.indexes)
+	if needs.values+needs.buckets > MaxValues || needs.numbers > MaxValues {
+		return malformed("%d values, %d buckets", needs.values, needs.buckets)
 	}
 	if d.reserve(needs.bytes()); d.err != nil {
 		return d.err
@@ -338,20 +349,21 @@ func (d *parser) count(s *tableSection, old *Table, t TableID, needs *need) {
 		if !ok {
 			d.fail("the number of buckets of %s", Schema[t].Name)
 		}
-		needs.values += 3*s.rows + buckets
+		needs.values += 3 * s.rows
 		needs.numbers += s.rows
-		needs.indexes += buckets
+		needs.buckets += buckets
 	}
 }
 
 // bytes is the memory of it.
 func (n *need) bytes() int {
-	return 8*n.values + 4*(n.numbers+n.indexes) + n.lists*int(unsafe.Sizeof([]uint64{})) +
+	return 8*n.values + 12*n.buckets + 4*n.numbers + n.lists*int(unsafe.Sizeof([]uint64{})) +
 		n.columns*int(unsafe.Sizeof(Values{})) + n.charts*int(unsafe.Sizeof(Histograms{}))
 }
 
 func (d *parser) allocate(n *need) {
-	d.values, d.numbers, d.indexes = make([]uint64, n.values), make([]uint32, n.numbers), make([]int32, n.indexes)
+	d.values, d.counts, d.indexes = d.memory.takeWords(n.values), d.memory.takeWords(n.buckets), d.memory.takeHalves(n.buckets)
+	d.numbers = make([]uint32, n.numbers)
 	d.lists, d.columns, d.charts = make([][]uint64, n.lists), make([]Values, n.columns), make([]Histograms, n.charts)
 }
 

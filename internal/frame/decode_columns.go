@@ -128,11 +128,14 @@ func (d *parser) readIDs(to *Table, old []uint32, s *tableSection) {
 // gather takes memory for the values of all rows, with what they have in the key frame.
 func (d *parser) gather(old []uint64, s *tableSection) []uint64 {
 	to := cut(&d.values, s.rows)
+	done := 0
 	if len(old) > 0 {
 		for _, same := range d.same {
-			copy(to[same.to:same.to+same.n], old[same.from:])
+			clear(to[done:same.to])
+			done = same.to + copy(to[same.to:same.to+same.n], old[same.from:])
 		}
 	}
+	clear(to[done:])
 	return to
 }
 
@@ -174,6 +177,7 @@ func (d *parser) readColumn(to, old *Values, part []byte, s *tableSection) {
 	}
 	if old.Missing != nil || told {
 		to.Missing = cut(&d.values, (s.rows+63)/64)
+		clear(to.Missing)
 		gatherBits(to.Missing, old.Missing, d.same)
 	}
 	if part == nil {

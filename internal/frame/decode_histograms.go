@@ -8,7 +8,7 @@ func (d *parser) readHistograms(to, old *Histograms, part []byte, s *tableSectio
 		return
 	}
 	*to = Histograms{SumNS: d.gather(old.SumNS, s), Zero: d.gather(old.Zero, s), Overflow: d.gather(old.Overflow, s),
-		End: cut(&d.numbers, s.rows), Count: cut(&d.values, total), Bucket: cut(&d.indexes, total)}
+		End: cut(&d.numbers, s.rows), Count: cut(&d.counts, total), Bucket: cut(&d.indexes, total)}
 	m := merger{to: to, old: old, same: d.same}
 	if len(old.End) == 0 {
 		m.same = nil
@@ -142,6 +142,15 @@ func (m *merger) copy(index []int32, counts []uint64) {
 
 // run reads what n buckets gained. It answers how many of those of the key frame are among them.
 func (m *merger) run(first int32, n int, index []int32, counts []uint64, r *reader) (used int) {
+	switch {
+	case len(m.to.Bucket)-m.at < n:
+	case len(index) == 0 || index[0] >= first+int32(n):
+		m.sumRun(first, noCounts[:n], r)
+		return 0
+	case len(index) >= n && index[0] == first && index[n-1] == first+int32(n)-1:
+		m.sumRun(first, counts[:n], r)
+		return n
+	}
 	b, from, at := r.b, r.at, m.at
 	bucket := m.to.Bucket
 	count := m.to.Count[:len(bucket)]
@@ -171,6 +180,29 @@ func (m *merger) run(first int32, n int, index []int32, counts []uint64, r *read
 	}
 	r.at, m.at = from, at
 	return used
+}
+
+var noCounts [maxBucket - minBucket + 1]uint64
+
+// sumRun reads what as many buckets gained as the key frame has in a row, or none of. There is room for them.
+func (m *merger) sumRun(first int32, was []uint64, r *reader) {
+	b, from, n := r.b, r.at, 0
+	bucket, count := m.to.Bucket[m.at:][:len(was)], m.to.Count[m.at:][:len(was)]
+	for i, v := range was {
+		if from < len(b) && b[from] < 0x80 {
+			v += uint64(b[from])
+			from++
+		} else {
+			r.at = from
+			v += r.long()
+			from = r.at
+		}
+		if v != 0 {
+			bucket[n], count[n] = first+int32(i), v
+			n++
+		}
+	}
+	r.at, m.at = from, m.at+n
 }
 
 // readTotal reads how many buckets a column has, all rows together: a new one takes a byte or more.

@@ -43,6 +43,9 @@ type Query struct {
 	Hosts []string
 	// Only are the tables and columns that are wanted; nil for all.
 	Only *frame.Projection
+	// Memory is that of the windows' frames, which must not be read any more once it is released; new memory where it is
+	// nil. It frees nothing before that: it is for one window.
+	Memory *frame.Memory
 }
 
 // Host is a host of which there are frames.

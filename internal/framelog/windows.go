@@ -21,10 +21,11 @@ const hostsAtOnce = 256
 
 // query reads the windows of a Query.
 type query struct {
-	f     *Files
-	v     *view
-	only  *frame.Projection
-	hosts []*hostReader
+	f      *Files
+	v      *view
+	only   *frame.Projection
+	memory *frame.Memory
+	hosts  []*hostReader
 }
 
 // hostReader reads the frames of a host. It keeps those that the next window needs again.
@@ -67,6 +68,7 @@ func (f *Files) Windows(ctx context.Context, q Query) iter.Seq2[*frame.Window, e
 		}
 		defer v.done()
 		r := f.query(v, q.Tenant, q.Hosts, q.Only)
+		r.memory = q.Memory
 		for i := 1; i < len(q.Times); i++ {
 			w, err := r.window(ctx, q.Times[i-1], q.Times[i])
 			if !yield(w, err) || err != nil {
@@ -317,7 +319,7 @@ func (q *query) decodeOne(h *hostReader, l located, key *frame.Frame, data map[p
 	var f *frame.Frame
 	err := from.err
 	if err == nil {
-		f, err = frame.DecodeOnly(from.data, key, q.only)
+		f, err = frame.DecodeInto(q.memory, from.data, key, q.only)
 	}
 	switch {
 	case errors.Is(err, ErrUnavailable):

@@ -62,30 +62,33 @@ func cpusOf(host string) string { return "cpus/" + host }
 
 // Analyse does operational analysis. cores is how many CPUs each host has.
 func (g *Graph) Analyse(cores map[string]float64) *Analysis {
-	a := &Analysis{Entries: g.Entries(), Resources: []Resource{}}
-	var starts []string
+	a, _ := g.analyse(cores)
+	return a
+}
+
+// analyse also says of each node whether requests at the entries get to it.
+func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) {
+	calls := g.calls()
+	a = &Analysis{Entries: calls.entries(), Resources: []Resource{}}
+	reached = calls.reach(a.Entries)
+	clients := make([]bool, len(g.Nodes))
 	for _, e := range a.Entries {
 		a.ArrivalRate += e.ArrivalRate
-		starts = append(starts, e.Node)
-	}
-	reached := g.reach(starts...)
-	clients := map[string]bool{}
-	for _, e := range a.Entries {
 		for _, id := range e.Clients {
-			clients[id] = true
+			clients[calls.at[id]] = true
 		}
 	}
 	used, others := map[string]float64{}, map[string]float64{}
-	for _, n := range g.Nodes {
+	for i, n := range g.Nodes {
 		if n.Usage == nil || n.Usage.CPUCores == nil {
 			continue
 		}
-		if n.Kind == KindHost || !reached[n.ID] && !clients[n.ID] {
+		if n.Kind == KindHost || !reached[i] && !clients[i] {
 			others[n.Host] += *n.Usage.CPUCores
 			continue
 		}
 		used[n.Host] += *n.Usage.CPUCores
-		if reached[n.ID] {
+		if reached[i] {
 			a.Resources = append(a.Resources, resourceOf(n, cores[n.Host]))
 		}
 	}
@@ -96,7 +99,7 @@ func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 		}
 	}
 	a.finish()
-	return a
+	return a, reached
 }
 
 // resourceOf finds how much of the host's cores a node could use: no more than it has busy threads,
@@ -157,44 +160,7 @@ func (r *Resource) finish(rate float64) {
 // Entries finds where requests come in: servers that are called by a node that nobody calls (a user
 // outside, a load generator), unless what another entry reaches calls them as well. What only polls a
 // server of the application, as a worker polls its queue, makes that server no entry.
-func (g *Graph) Entries() []Entry {
-	called := map[string]bool{}
-	for _, e := range g.Edges {
-		if e.Client != e.Server && e.Best().Of(Transactions) > 0 {
-			called[e.Server] = true
-		}
-	}
-	nodes := g.byID()
-	byNode := map[string]*Entry{}
-	for _, e := range g.Edges {
-		client, server := nodes[e.Client], nodes[e.Server]
-		best := e.Best()
-		if e.Client == e.Server || best.Of(Transactions) == 0 || best.TransactionsPerSecond == nil ||
-			called[e.Client] && client.Kind != KindOutside && client.Kind != KindHost || server.Kind == KindOutside ||
-			server.Kind == KindHost {
-			continue
-		}
-		at := byNode[e.Server]
-		if at == nil {
-			at = &Entry{Node: server.ID, Name: server.Name}
-			byNode[e.Server] = at
-		}
-		at.ArrivalRate += *best.TransactionsPerSecond
-		at.Clients = append(at.Clients, e.Client)
-	}
-	inner := g.below(byNode)
-	entries := []Entry{}
-	for id, e := range byNode {
-		if !inner[id] {
-			slices.Sort(e.Clients)
-			entries = append(entries, *e)
-		}
-	}
-	slices.SortFunc(entries, func(x, y Entry) int {
-		return cmp.Or(cmp.Compare(y.ArrivalRate, x.ArrivalRate), cmp.Compare(x.Node, y.Node))
-	})
-	return entries
-}
+func (g *Graph) Entries() []Entry { return g.calls().entries() }
 
 func (g *Graph) byID() map[string]*Node {
 	nodes := make(map[string]*Node, len(g.Nodes))
@@ -202,109 +168,6 @@ func (g *Graph) byID() map[string]*Node {
 		nodes[n.ID] = n
 	}
 	return nodes
-}
-
-// below finds the nodes that one of the starts reaches, but not those that reach it as well.
-func (g *Graph) below(starts map[string]*Entry) map[string]bool {
-	servers := g.servers()
-	component, count := components(g.Nodes, servers)
-	members := make([][]string, count)
-	for id, c := range component {
-		members[c] = append(members[c], id)
-	}
-	// A component has a lower number than those that reach it.
-	reached, below := make([]bool, count), map[string]bool{}
-	for c := count - 1; c >= 0; c-- {
-		reaches := reached[c]
-		for _, id := range members[c] {
-			below[id] = reached[c]
-			reaches = reaches || starts[id] != nil
-		}
-		for _, id := range members[c] {
-			for _, server := range servers[id] {
-				if to := component[server]; to != c {
-					reached[to] = reached[to] || reaches
-				}
-			}
-		}
-	}
-	return below
-}
-
-// components are the sets of nodes that all reach each other, numbered from the last ones on (Tarjan).
-func components(nodes []*Node, servers map[string][]string) (component map[string]int, count int) {
-	type visit struct {
-		id   string
-		next int
-	}
-	component = map[string]int{}
-	order, low := map[string]int{}, map[string]int{}
-	var stack []string
-	for _, n := range nodes {
-		if order[n.ID] != 0 {
-			continue
-		}
-		for visits := []visit{{id: n.ID}}; len(visits) > 0; {
-			v := &visits[len(visits)-1]
-			if order[v.id] == 0 {
-				order[v.id] = len(order) + 1
-				low[v.id] = order[v.id]
-				stack = append(stack, v.id)
-			}
-			if v.next < len(servers[v.id]) {
-				to := servers[v.id][v.next]
-				v.next++
-				if order[to] == 0 {
-					visits = append(visits, visit{id: to})
-				} else if _, done := component[to]; !done {
-					low[v.id] = min(low[v.id], order[to])
-				}
-				continue
-			}
-			id := v.id
-			if low[id] == order[id] {
-				for done := false; !done; {
-					top := stack[len(stack)-1]
-					stack = stack[:len(stack)-1]
-					component[top] = count
-					done = top == id
-				}
-				count++
-			}
-			visits = visits[:len(visits)-1]
-			if len(visits) > 0 {
-				caller := visits[len(visits)-1].id
-				low[caller] = min(low[caller], low[id])
-			}
-		}
-	}
-	return component, count
-}
-
-// servers are whom each node calls.
-func (g *Graph) servers() map[string][]string {
-	servers := map[string][]string{}
-	for _, e := range g.Edges {
-		if e.Best().Of(Transactions) > 0 {
-			servers[e.Client] = append(servers[e.Client], e.Server)
-		}
-	}
-	return servers
-}
-
-// reach is what requests at the starts get to, themselves included.
-func (g *Graph) reach(starts ...string) map[string]bool {
-	servers := g.servers()
-	reached := map[string]bool{}
-	for todo := slices.Clone(starts); len(todo) > 0; {
-		id := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if !reached[id] {
-			reached[id] = true
-			todo = append(todo, servers[id]...)
-		}
-	}
-	return reached
 }
 
 // Limit says why a resource can't use more than it can: "1.0 busy threads", "2 cores".

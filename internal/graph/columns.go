@@ -8,15 +8,22 @@ import (
 
 // Columns are the tables and columns of frames that FromFrames reads, for frame.NewProjection; nil is all of a table.
 func Columns() map[frame.TableID][]string {
-	return columnsWith(edgeHistograms[:], []string{
-		frame.Schema[frame.Endpoints].Columns[requestsColumn].Name,
-		frame.Schema[frame.Endpoints].Histograms[endpointHistogram].Name,
-	})
+	return columnsWith(edgeHistograms[:], endpointColumns())
 }
 
 // AnalysisColumns are those for a graph of which only Analyse and CriticalPath are wanted: of the times of edges these
 // read the latency alone, and no endpoints.
 func AnalysisColumns() map[frame.TableID][]string { return columnsWith(edgeHistograms[:1], nil) }
+
+// ServiceColumns are those for a graph of which only Services is wanted.
+func ServiceColumns() map[frame.TableID][]string {
+	return columnsWith(edgeHistograms[:1], endpointColumns())
+}
+
+func endpointColumns() []string {
+	return []string{frame.Schema[frame.Endpoints].Columns[requestsColumn].Name,
+		frame.Schema[frame.Endpoints].Histograms[endpointHistogram].Name}
+}
 
 // columnsWith has all columns of edges that are no histograms: which rows were added to one that sums them is found by
 // what all counters gained.

@@ -177,7 +177,7 @@ func label(e *Edge) string {
 }
 
 func nodeIndex(g *Graph) map[string]int {
-	index := map[string]int{}
+	index := make(map[string]int, len(g.Nodes))
 	for i, n := range g.Nodes {
 		index[n.ID] = i
 	}

@@ -35,7 +35,12 @@ func (m *frameMap) makeEdges(g *Graph, shown []int32) {
 		s := sumsPool.Get().(*sums)
 		defer sumsPool.Put(s)
 		some := order[chunk*together : min((chunk+1)*together, len(order))]
-		sides := make([]Side, 0, 2*len(some))
+		count := 0
+		for _, relation := range some {
+			r := &m.relations[relation]
+			count += int(min(r.clients, 1) + min(r.servers, 1))
+		}
+		sides := make([]Side, 0, count)
 		for _, relation := range some {
 			i := at[relation] - 1
 			sides = m.makeEdge(&edges[i], &m.relations[relation], rows.of(i), s, sides)
@@ -80,13 +85,13 @@ func (m *frameMap) edgeID(r *mapRelation) string {
 	return id
 }
 
-// makeEdge makes the edge of rows; sides has room for two more.
+// makeEdge makes the edge of rows; sides has room for those that it has.
 func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, sides []Side) []Side {
 	*e = Edge{ID: m.edgeID(r), Client: m.nodes[r.client].ID, Server: m.nodes[r.server].ID,
 		Transport: r.transport.String(), Paired: !r.unpaired, Services: []string{}, confidence: r.confidence,
 		settled: r.settled, across: r.across, Confidence: r.confidence.String()}
 	for _, server := range []bool{false, true} {
-		s.reset()
+		s.reset(len(edgeHistograms))
 		some := false
 		for _, i := range rows {
 			row := &m.rows[i]

@@ -119,8 +119,17 @@ func listsOf(things int, each func(f func(thing, row int32))) rowLists {
 	return rowLists{from[:things+1], rows}
 }
 
-// addSides adds up the rows of each node: as the node itself counted them where it did.
-func (m *frameMap) addSides() {
+// addSides adds up the rows of each node: as the node itself counted them where it did. Some relations are shown.
+func (m *frameMap) addSides(shown []int32) {
+	wanted := make([]int, len(m.nodes)) // how many histograms
+	for i := range wanted {
+		if wanted[i] = len(edgeHistograms); m.o.Brief && m.nodes[i].ID != m.o.Node {
+			wanted[i] = 1
+		}
+	}
+	for _, i := range shown {
+		wanted[m.relations[i].client], wanted[m.relations[i].server] = len(edgeHistograms), len(edgeHistograms)
+	}
 	of := func(server bool) rowLists {
 		return listsOf(len(m.nodes), func(f func(node, row int32)) {
 			for i := range m.rows {
@@ -153,33 +162,36 @@ func (m *frameMap) addSides() {
 	const together = 8
 	parallelEach(len(many)+(len(few)+together-1)/together, func(k int) {
 		if k < len(many) {
-			m.finishNode(many[k], &served, &called)
+			m.finishNode(many[k], &served, &called, wanted[many[k]])
 			return
 		}
 		k = (k - len(many)) * together
 		for _, i := range few[k:min(k+together, len(few))] {
-			m.finishNode(i, &served, &called)
+			m.finishNode(i, &served, &called, wanted[i])
 		}
 	})
 }
 
-// finishNode fills in what a node served and called.
-func (m *frameMap) finishNode(i int32, served, called *rowLists) {
+// finishNode fills in what a node served and called, with the first histograms of edgeHistograms.
+func (m *frameMap) finishNode(i int32, served, called *rowLists, histograms int) {
 	n := m.nodes[i]
 	if !m.limited || n.ID == m.only.node {
-		n.Served, n.Called = m.sideOf(served.of(i)), m.sideOf(called.of(i))
+		n.Served, n.Called = m.sideWith(served.of(i), histograms), m.sideWith(called.of(i), histograms)
 	}
 	finishAddresses(n)
 }
 
 // sideOf adds rows up; nil for none.
-func (m *frameMap) sideOf(rows []int32) *Side {
+func (m *frameMap) sideOf(rows []int32) *Side { return m.sideWith(rows, len(edgeHistograms)) }
+
+// sideWith is sideOf with the first histograms of edgeHistograms.
+func (m *frameMap) sideWith(rows []int32, histograms int) *Side {
 	if len(rows) == 0 {
 		return nil
 	}
 	s := sumsPool.Get().(*sums)
 	defer sumsPool.Put(s)
-	s.reset()
+	s.reset(histograms)
 	for _, i := range rows {
 		s.add(&m.parts[m.rows[i].part], &m.rows[i])
 	}
@@ -189,7 +201,6 @@ func (m *frameMap) sideOf(rows []int32) *Side {
 // graph makes the graph of the edges with the most bytes.
 func (m *frameMap) graph() *Graph {
 	g := m.emptyGraph()
-	m.addSides()
 	unmatched, unmatchedBytes := 0, 0.0
 	for i := range m.relations {
 		r := &m.relations[i]
@@ -204,6 +215,7 @@ func (m *frameMap) graph() *Graph {
 	g.UnmatchedBytesShare = unmatchedBytes / max(g.bytes, 1)
 	m.count(g)
 	shown := m.busiest()
+	m.addSides(shown)
 	g.OmittedEdges = len(m.relations) - len(shown)
 	g.Nodes = m.shownNodes(shown)
 	m.makeEdges(g, shown)

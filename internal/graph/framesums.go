@@ -14,15 +14,17 @@ type sums struct {
 	levels         values
 	known          uint64
 	open, received uint64
-	// histograms in the order of edgeHistograms.
+	// histograms in the order of edgeHistograms, of which the first are wanted.
 	histograms [len(edgeHistograms)]frame.Durations
+	wanted     int
 	// rooms are for the buckets of those that nothing needs any more when quantiles are known.
 	rooms [len(edgeHistograms) - 1][model.MaxBucket - model.MinBucket + 2]float64
 }
 
 var sumsPool = sync.Pool{New: func() any { return &sums{} }}
 
-func (s *sums) reset() {
+func (s *sums) reset(histograms int) {
+	s.wanted = histograms
 	s.gains, s.levels, s.known, s.open, s.received = [maxFields]uint64{}, values{}, 0, 0, 0
 	for i := range s.histograms {
 		s.histograms[i].Reset()
@@ -65,7 +67,7 @@ func (s *sums) add(p *part, r *mapRow) {
 	} else {
 		s.received += r.response
 	}
-	for i, column := range edgeHistograms {
+	for i, column := range edgeHistograms[:s.wanted] {
 		d.AddHistogram(&s.histograms[i], column, row)
 	}
 }

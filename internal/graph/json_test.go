@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -28,7 +29,7 @@ func TestListsAreJSON(t *testing.T) {
 		if err := json.Unmarshal(whole, &want); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(`{"nodes":`+string(nodes)+`,"edges":`+string(edges)+"}"), &got); err != nil {
+		if err := json.Unmarshal([]byte(`{"nodes":`+string(slices.Concat(nodes...))+`,"edges":`+string(slices.Concat(edges...))+"}"), &got); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, want) {

@@ -8,6 +8,11 @@ type Options struct {
 	By Grouping
 	// MaxEdges is how many edges the graph has at most, as after Limit, which takes longer; 0 for all.
 	MaxEdges int
+	// Brief leaves out what takes the most time of large maps: of nodes without an edge that is shown, but for Node, the
+	// durations other than response times.
+	Brief bool
+	// Node is the ID of a node that has all numbers in any case.
+	Node string
 	// Only is the ID of a node or an edge: the graph has nothing else then, but for the other ends of a node's edges,
 	// and counters of others are not read. Empty for all.
 	Only string

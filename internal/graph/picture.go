@@ -154,13 +154,12 @@ func nodeBorder(n *Node, most extent) float64 {
 // a circle are in one. Within a column they are ordered by the heights of their callers.
 func layout(g *Graph) (boxes map[string]*box, width, height float64) {
 	most := largest(g)
-	servers := g.servers()
-	depth := depths(g, servers)
+	depth := g.calls().depths()
 	callers := map[string][]*box{}
 	boxes = map[string]*box{}
 	var columns [][]*box
-	for _, n := range g.Nodes {
-		x := &box{node: n, column: depth[n.ID], width: boxWidth, height: nodeHeight(n, most), border: nodeBorder(n, most)}
+	for i, n := range g.Nodes {
+		x := &box{node: n, column: depth[i], width: boxWidth, height: nodeHeight(n, most), border: nodeBorder(n, most)}
 		boxes[n.ID] = x
 		for len(columns) <= x.column {
 			columns = append(columns, nil)
@@ -191,31 +190,6 @@ func layout(g *Graph) (boxes map[string]*box, width, height float64) {
 		width = max(width, margin+float64(i)*(boxWidth+columnGap)+boxWidth+margin)
 	}
 	return boxes, max(width, 720), height + legendHeight
-}
-
-// depths is the length of the longest chain of calls to each node, circles counted as one node.
-func depths(g *Graph, servers map[string][]string) map[string]int {
-	component, count := components(g.Nodes, servers)
-	members := make([][]string, count)
-	for id, c := range component {
-		members[c] = append(members[c], id)
-	}
-	// A component has a lower number than those that reach it.
-	of := make([]int, count)
-	for c := count - 1; c >= 0; c-- {
-		for _, client := range members[c] {
-			for _, server := range servers[client] {
-				if to := component[server]; to != c {
-					of[to] = max(of[to], of[c]+1)
-				}
-			}
-		}
-	}
-	depth := map[string]int{}
-	for _, n := range g.Nodes {
-		depth[n.ID] = of[component[n.ID]]
-	}
-	return depth
 }
 
 // curve goes from the right of the client to the left of the server, or around where the server is not right of it.

@@ -46,19 +46,14 @@ const KindCPUs Kind = "cpus"
 // limit first, beside the analysis of what requests at the entries come to. cores is how many
 // CPUs each host has.
 func (g *Graph) Services(cores map[string]float64) (*Analysis, []Service) {
-	a := g.Analyse(cores)
-	var starts []string
-	for _, e := range a.Entries {
-		starts = append(starts, e.Node)
-	}
-	reached := g.reach(starts...)
+	a, reached := g.analyse(cores)
 	asked := g.asked()
 	list := []Service{}
-	for _, n := range g.Nodes {
+	for i, n := range g.Nodes {
 		if n.Kind == KindOutside || n.Usage == nil && n.Served == nil {
 			continue
 		}
-		s := Service{Kind: n.Kind, Host: n.Host, Reached: reached[n.ID]}
+		s := Service{Kind: n.Kind, Host: n.Host, Reached: reached[i]}
 		if n.Usage != nil && n.Usage.CPUCores != nil {
 			s.Resource = resourceOf(n, cores[n.Host])
 		} else {
