@@ -28,7 +28,7 @@ type packetDrops struct {
 
 type packetDropKey struct {
 	owner         model.CgroupID
-	netns, device uint32
+	netns, ifindex uint32
 	reason        string
 }
 

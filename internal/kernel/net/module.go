@@ -72,8 +72,6 @@ func (p *Net) Open(k *host.Kernel) error {
 // Parts of the module.
 func (p *Net) Parts() []host.Part {
 	parts := []host.Part{
-		{Rank: 3, Part: model.Part{Name: "drops", Purpose: "packets that the kernel dropped, and why"},
-			Functions: []string{dropHook.Program}},
 		{Rank: 4, Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
 			Always:    p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS,
 			Detaching: func() error { return p.edges.setNamesShed(1) },
@@ -94,7 +92,8 @@ func (p *Net) Parts() []host.Part {
 	if p.slices != nil {
 		parts = append(parts, p.slices.part())
 	}
-	return parts
+	return append(parts, host.Part{Rank: 3, Part: model.Part{Name: "drops", Purpose: "packets that the kernel dropped, and why"},
+		Functions: []string{dropHook.Program}})
 }
 
 // Drops lists every bounded table with what found no room in it.
