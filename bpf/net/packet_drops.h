@@ -6,7 +6,7 @@
 #include "include/kernel.h"
 
 struct packet_drop_key {
-	u64 owner;   /* control group of the socket that sent it or was to receive it; 0: not known */
+	u64 owner;   /* control group whose socket sent it or was to receive it; 0: not known */
 	u32 netns;   /* of the device, or of the socket where there is none */
 	u32 ifindex; /* of the device, in netns; 0: none */
 	u32 reason;  /* enum skb_drop_reason of the running kernel */

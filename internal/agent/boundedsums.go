@@ -41,7 +41,8 @@ func (s *boundedSums[K]) mayBeForgotten(now time.Time) bool {
 }
 
 // forgetGone forgets the sums of containers that are not present, but for what they may not have again before its time.
-func forgetGone[S interface{ mayBeForgotten(time.Time) bool }](now time.Time, of map[string]S, present map[string]bool) {
+func forgetGone[S interface{ mayBeForgotten(time.Time) bool }](now time.Time, of map[string]S,
+	present map[string]bool) {
 	gone := 0
 	for id, sums := range of {
 		if present[id] {

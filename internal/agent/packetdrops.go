@@ -14,7 +14,8 @@ type PacketDrops interface {
 	ReadPacketDrops() ([]model.KernelPacketDrops, error)
 }
 
-// maxDropKinds bounds the pairs of a reason and a device of one container, or of the host, that are counted each by itself.
+// maxDropKinds bounds the pairs of a reason and a device of one container, or of the host, that are counted each by
+// itself.
 const maxDropKinds = 64
 
 // packetDrops are what the kernel dropped of containers and of the host.
@@ -27,9 +28,9 @@ type packetDrops struct {
 }
 
 type packetDropKey struct {
-	owner         model.CgroupID
+	owner          model.CgroupID
 	netns, ifindex uint32
-	reason        string
+	reason         string
 }
 
 type dropKind struct{ reason, device string }
@@ -94,7 +95,8 @@ func (s *packetDropSums) counters() *model.PacketDropCounters {
 	c := &model.PacketDropCounters{By: make([]model.PacketDrops, 0, len(s.total))}
 	for kind, n := range s.total {
 		c.Packets += n
-		c.By = append(c.By, model.PacketDrops{Reason: cmp.Or(kind.reason, model.OtherReasons), Device: kind.device, Packets: n})
+		reason := cmp.Or(kind.reason, model.OtherReasons)
+		c.By = append(c.By, model.PacketDrops{Reason: reason, Device: kind.device, Packets: n})
 	}
 	slices.SortFunc(c.By, func(a, b model.PacketDrops) int {
 		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Device, b.Device))

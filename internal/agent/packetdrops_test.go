@@ -37,7 +37,8 @@ func TestDroppedPacketsHaveAnOwner(t *testing.T) {
 		}
 	}
 	drop := func(owner model.CgroupID, netns uint32, reason, device string, packets uint64) model.KernelPacketDrops {
-		return model.KernelPacketDrops{Owner: owner, NetNS: netns, Interface: 2, Device: device, Reason: reason, Packets: packets}
+		return model.KernelPacketDrops{Owner: owner, NetNS: netns, Interface: 2, Device: device, Reason: reason,
+			Packets: packets}
 	}
 	check("{0 []}", "{0 []}", "{0 []}")
 	ofSocket, ofNamespace, ofHost := drop(11, 1, "SOCKET_RCVBUFF", "eth0", 3), drop(0, 7, "NO_SOCKET", "eth0", 4),
@@ -47,7 +48,8 @@ func TestDroppedPacketsHaveAnOwner(t *testing.T) {
 	ofNamespace.Packets++
 	ofHost.Packets = 2 // the kernel had forgotten it
 	check("{7 [{IP_INHDR docker0 7}]}", "{3 [{SOCKET_RCVBUFF eth0 3}]}", "{5 [{NO_SOCKET eth0 5}]}", ofNamespace, ofHost)
-	if got, want := fmt.Sprint(*a.read().Drops), "{15 [{IP_INHDR docker0 7} {NO_SOCKET eth0 5} {SOCKET_RCVBUFF eth0 3}]}"; got != want {
+	want := "{15 [{IP_INHDR docker0 7} {NO_SOCKET eth0 5} {SOCKET_RCVBUFF eth0 3}]}"
+	if got := fmt.Sprint(*a.read().Drops); got != want {
 		t.Errorf("the host: got %s, want %s", got, want)
 	}
 	kernel.err = fmt.Errorf("not now")
@@ -60,8 +62,8 @@ func TestKindsOfDropsAreBounded(t *testing.T) {
 	s.add("web", 10).NetNS = 7
 	kernel := &droppingKernel{}
 	for i := range uint32(1000) {
-		kernel.drops = append(kernel.drops, model.KernelPacketDrops{NetNS: 7, Owner: 10, Interface: i, Device: fmt.Sprint("veth", i),
-			Reason: "NO_SOCKET", Packets: 1})
+		kernel.drops = append(kernel.drops, model.KernelPacketDrops{NetNS: 7, Owner: 10, Interface: i,
+			Device: fmt.Sprint("veth", i), Reason: "NO_SOCKET", Packets: 1})
 	}
 	sources := s.sources()
 	sources.PacketDrops = kernel

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPacketsDroppedAtFullSocketBuffer has a container that does not read what it receives. As many packets are dropped as the
-// kernel says at its socket, for that reason, at its device.
+// TestPacketsDroppedAtFullSocketBuffer has a container that does not read what it receives. As many packets are dropped
+// as the kernel says at its socket, for that reason, at its device.
 func TestPacketsDroppedAtFullSocketBuffer(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
@@ -19,7 +19,8 @@ func TestPacketsDroppedAtFullSocketBuffer(t *testing.T) {
 		print "bound\n"; sleep 3600'`, "--network", network)
 	receiver.says("bound")
 	o.knows(receiver)
-	address := docker(t, "inspect", "-f", fmt.Sprintf("{{(index .NetworkSettings.Networks %q).IPAddress}}", network), receiver.name)
+	address := docker(t, "inspect", "-f",
+		fmt.Sprintf("{{(index .NetworkSettings.Networks %q).IPAddress}}", network), receiver.name)
 	conn, err := net.Dial("udp", net.JoinHostPort(address, "7001"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +55,9 @@ func TestPacketsDroppedAtFullSocketBuffer(t *testing.T) {
 	if want >= datagrams {
 		t.Errorf("%v of %d packets were dropped: not one has found room", want, datagrams)
 	}
-	o.settled(fmt.Sprintf("sum(container_network_drops_total{name=%q,reason=\"SOCKET_RCVBUFF\"})", receiver.name))
-	if got := o.number(fmt.Sprintf("sum(container_network_drops_total{name=%q,reason=\"SOCKET_RCVBUFF\"})", receiver.name)); got != want {
+	query := fmt.Sprintf("sum(container_network_drops_total{name=%q,reason=\"SOCKET_RCVBUFF\"})", receiver.name)
+	o.settled(query)
+	if got := o.number(query); got != want {
 		t.Errorf("PromQL says %v, want %v", got, want)
 	}
 	metrics, err := o.metrics()

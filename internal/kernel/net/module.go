@@ -92,8 +92,8 @@ func (p *Net) Parts() []host.Part {
 	if p.slices != nil {
 		parts = append(parts, p.slices.part())
 	}
-	return append(parts, host.Part{Rank: 3, Part: model.Part{Name: "drops", Purpose: "packets that the kernel dropped, and why"},
-		Functions: []string{dropHook.Program}})
+	return append(parts, host.Part{Rank: 3, Part: model.Part{Name: "drops",
+		Purpose: "packets that the kernel dropped, and why"}, Functions: []string{dropHook.Program}})
 }
 
 // Drops lists every bounded table with what found no room in it.

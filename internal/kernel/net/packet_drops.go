@@ -3,6 +3,7 @@ package net
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,47 +52,44 @@ type packetDropReader struct {
 	used   atomic.Uint64
 }
 
-// dropReasons are the names of the running kernel's enum skb_drop_reason, without their prefix.
-func dropReasons(k *host.Kernel) (map[uint32]string, error) {
+// dropReasons are the names of the running kernel's enum skb_drop_reason, without their prefix, and whether it tells which
+// socket was to receive a packet.
+func dropReasons(k *host.Kernel) (names map[uint32]string, hasReceiver bool, err error) {
 	spec, err := k.Types.Kernel()
 	if err != nil {
-		return nil, fmt.Errorf("reading the kernel's types: %w", err)
+		return nil, false, fmt.Errorf("reading the kernel's types: %w", err)
 	}
+	// The context, the packet, where it was freed, the reason (since 5.17), the receiving socket (since 6.11).
+	arguments := host.TracepointArguments(spec, "kfree_skb")
 	var enum *btf.Enum
-	if host.TracepointArguments(spec, "kfree_skb") < 4 || spec.TypeByName("skb_drop_reason", &enum) != nil {
-		return nil, errNoReasons
+	if arguments < 4 || spec.TypeByName("skb_drop_reason", &enum) != nil {
+		return nil, false, errNoReasons
 	}
-	names := make(map[uint32]string, len(enum.Values))
+	names = make(map[uint32]string, len(enum.Values))
 	for _, v := range enum.Values {
 		names[uint32(v.Value)] = strings.TrimPrefix(strings.TrimPrefix(v.Name, "SKB_DROP_REASON_"), "SKB_")
 	}
-	return names, nil
+	return names, arguments >= 5, nil
 }
 
 // preparePacketDrops sizes the table and says which reasons are no losses.
 func (p *Net) preparePacketDrops(k *host.Kernel, spec *edgesSpecs) error {
 	spec.PacketDrops.MaxEntries = uint32(p.options.MaxPacketDrops)
-	reasons, err := dropReasons(k)
+	reasons, hasReceiver, err := dropReasons(k)
 	if err != nil {
 		return nil // openPacketDrops tells it
 	}
 	var ignored [edgesPacketDropLimitPACKET_DROP_REASONS]bool
 	for value, name := range reasons {
-		for _, n := range noLoss {
-			if name == n && int(value) < len(ignored) {
-				ignored[value] = true
-			}
+		if int(value) < len(ignored) {
+			ignored[value] = slices.Contains(noLoss[:], name)
 		}
 	}
-	types, err := k.Types.Kernel()
-	if err != nil {
-		return fmt.Errorf("reading the kernel's types: %w", err)
-	}
-	return errors.Join(spec.NoLoss.Set(ignored), spec.DropHasReceiver.Set(host.TracepointArguments(types, "kfree_skb") >= 5))
+	return errors.Join(spec.NoLoss.Set(ignored), spec.DropHasReceiver.Set(hasReceiver))
 }
 
 func (p *Net) openPacketDrops(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
-	reasons, err := dropReasons(k)
+	reasons, _, err := dropReasons(k)
 	if err != nil {
 		p.AddFeature(dropHook, err)
 		return err

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
@@ -22,15 +21,15 @@ import (
 // tellsReceiver: the kernel names the receiving socket of what it drops.
 func tellsReceiver(t testing.TB) bool {
 	t.Helper()
-	spec, err := kerneltest.Kernel(t).Types.Kernel()
+	_, tells, err := dropReasons(kerneltest.Kernel(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return host.TracepointArguments(spec, "kfree_skb") >= 5
+	return tells
 }
 
-// dropped are the packets that were dropped in a network namespace, by reason and device, but for what IPv6 sends by itself
-// while a network is new.
+// dropped are the packets that were dropped in a network namespace, by reason and device, but for what IPv6 sends by
+// itself while a network is new.
 func dropped(t *testing.T, p *Net, netns uint32) map[string]uint64 {
 	t.Helper()
 	all, err := p.ReadPacketDrops()
@@ -214,8 +213,8 @@ func socketDrops(t *testing.T, conn *net.UDPConn) (drops uint64) {
 	raw.Control(func(fd uintptr) {
 		var info [9]uint32
 		size := uint32(len(info) * 4)
-		_, _, failed := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)),
-			uintptr(unsafe.Pointer(&size)), 0)
+		_, _, failed := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 		if failed != 0 {
 			t.Fatal(failed)
 		}
@@ -318,7 +317,8 @@ func TestLargeBuffersAreAsManyPackets(t *testing.T) {
 	settled(t, p, netns, map[string]uint64{"NETFILTER_DROP eth0": 30})
 }
 
-// What a socket's own filter refuses, what a packet socket has no room for, and what is not read before the end is no loss.
+// What a socket's own filter refuses, what a packet socket has no room for, and what is not read before the end is no
+// loss.
 func TestNoLossIsCountedAsOne(t *testing.T) {
 	p := openShared(t)
 	n := newNetwork(t)
@@ -364,7 +364,8 @@ func refuseAll(t testing.TB, conn *net.UDPConn) {
 	}
 	filter := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
 	raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &filter})
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: 1, Filter: &filter})
 	})
 	if err != nil {
 		t.Fatal(err)
