@@ -43,14 +43,14 @@ var containerPacketDropRows = []Row[ContainerSample]{
 				Meaning: "Packets that it sent or was to receive and that the kernel dropped: full buffers, " +
 					"rules, nobody there"}}}}},
 	{Name: "container_network_drops_total", OTel: "container.network.drops", Unit: "{packet}", Kind: Counter,
-		Help: "Packets of the container that the kernel dropped, by the kernel's name for the reason and by the device; the " +
-			"reason other has those whose reasons and devices are too many",
+		Help: "Packets of the container that the kernel dropped, by the kernel's name for the reason and by the device; " +
+			"the reason other has those whose reasons and devices are too many",
 		Labels: packetDropLabels, Each: func(s *ContainerSample, to *Sink) { s.Drops.each(to) }},
 }
 
 var hostPacketDropRows = []Row[Snapshot]{
 	{Name: "outsight_host_network_drops_total", OTel: "outsight.host.network.drops", Unit: "{packet}", Kind: Counter,
-		Help: "Packets that the kernel of the host dropped, also those of containers, by the kernel's name for the reason and " +
-			"by the device",
+		Help: "Packets that the kernel of the host dropped, also those of containers, by the kernel's name for the reason " +
+			"and by the device",
 		Labels: packetDropLabels, Each: func(s *Snapshot, to *Sink) { s.Drops.each(to) }},
 }

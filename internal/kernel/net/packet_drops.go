@@ -52,8 +52,8 @@ type packetDropReader struct {
 	used   atomic.Uint64
 }
 
-// dropReasons are the names of the running kernel's enum skb_drop_reason, without their prefix, and whether it tells which
-// socket was to receive a packet.
+// dropReasons are the names of the running kernel's enum skb_drop_reason, without their prefix, and whether it tells
+// which socket was to receive a packet.
 func dropReasons(k *host.Kernel) (names map[uint32]string, hasReceiver bool, err error) {
 	spec, err := k.Types.Kernel()
 	if err != nil {
