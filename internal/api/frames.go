@@ -22,13 +22,11 @@ type windowData struct {
 	known []fleet.Host
 }
 
-// What is read of frames: for a graph with its hosts and its completeness, for an analysis, and for a matrix of hosts
-// with what was measured between them.
+// What is read of frames: for a graph with its hosts and its completeness, for an analysis, and for a list of services.
 var (
-	graphColumns      = withFleet(graph.Columns())
-	analysisColumns   = withFleet(graph.AnalysisColumns())
-	servicesColumns   = withFleet(graph.ServiceColumns())
-	hostMatrixColumns = withProbes(graph.Columns())
+	graphColumns    = withFleet(graph.Columns())
+	analysisColumns = withFleet(graph.AnalysisColumns())
+	servicesColumns = withFleet(graph.ServiceColumns())
 )
 
 // withFleet adds what package fleet reads. Of Labelled that are drops and the agent's version, which are counters.

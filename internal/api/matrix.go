@@ -53,11 +53,11 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	columns := graphColumns
+	with := withFleet
 	if o.By == graph.ByHost {
-		columns = hostMatrixColumns
+		with = withProbes
 	}
-	data, err := s.readOnly(ctx, from, to, nil, columns)
+	data, err := s.readOnly(ctx, from, to, nil, with(graph.ColumnsOfMatrix(o.Numbers)))
 	if err != nil {
 		return nil, err
 	}

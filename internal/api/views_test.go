@@ -4,13 +4,16 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +94,75 @@ func TestAnswersAreOfAllEdges(t *testing.T) {
 				*n.Served.TransactionsPerSecond)
 		}
 	}
+}
+
+// The map has all numbers of the node that is asked for, though its edges are left out.
+func TestNodeOfTheMap(t *testing.T) {
+	k, _, now := fill(t, 60, nil)
+	h := New(Options{Log: k.log, Now: func() time.Time { return now }, MaxEdges: 1})
+	ask := func(node string) graphAnswer {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/graph?from=now-20s&node="+url.QueryEscape(node), nil))
+		var a graphAnswer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+		}
+		return a
+	}
+	tried := 0
+	brief := ask("")
+	for _, n := range brief.Nodes {
+		if e := brief.Edges[0]; n.Served == nil || n.ID == e.Client || n.ID == e.Server {
+			continue
+		}
+		whole := ask(n.ID).Node(n.ID).Served
+		if whole.FirstByteP99 == nil {
+			continue // it never answered
+		}
+		if n.Served.FirstByteP99 != nil || *whole.P99 != *n.Served.P99 {
+			t.Errorf("%s: without asking %+v, with %+v", n.Name, n.Served, whole)
+		}
+		tried++
+	}
+	if tried == 0 {
+		t.Error("no node is without an edge")
+	}
+}
+
+// Requests use the memory of frames again, and none sees what another reads.
+func TestRequestsUseMemoryAgain(t *testing.T) {
+	k, _, now := fill(t, 120, nil)
+	h := New(Options{Log: k.log, Now: func() time.Time { return now }, Busy: NewSlots()})
+	ask := func(path string) string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/"+path, nil))
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	want := map[string]string{}
+	for i := range 20 {
+		for _, what := range []string{"graph", "path", "services", "containers", "matrix", "hosts"} {
+			path := fmt.Sprintf("%s?from=%d&to=%d", what, now.Unix()-100+int64(i), now.Unix()-50+int64(i))
+			want[path] = ask(path)
+		}
+	}
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			for path, want := range want {
+				if got := ask(path); got != want {
+					at := 0
+					for at < min(len(got), len(want)) && got[at] == want[at] {
+						at++
+					}
+					t.Errorf("%s: %.80q is %.80q now", path, want[at:], got[at:])
+				}
+			}
+		})
+	}
+	asking.Wait()
 }
 
 // A request is among those that compute something large until its answer is encoded, however often it computes, and no

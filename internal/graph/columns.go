@@ -20,6 +20,26 @@ func ServiceColumns() map[frame.TableID][]string {
 	return columnsWith(edgeHistograms[:1], endpointColumns())
 }
 
+// ColumnsOfMatrix are those for a matrix of these numbers alone, by their keys; none for all.
+func ColumnsOfMatrix(numbers []string) map[frame.TableID][]string {
+	var histograms []int
+	for i := range MatrixNumbers {
+		n := &MatrixNumbers[i]
+		if len(numbers) > 0 && !slices.Contains(numbers, n.Key) || n.Probe {
+			continue
+		}
+		if n.ends != nil {
+			return columnsWith(edgeHistograms[:], nil)
+		}
+		for _, column := range edgeHistograms {
+			if slices.Contains(n.Of, frame.Schema[frame.Edges].Histograms[column].Name) && !slices.Contains(histograms, column) {
+				histograms = append(histograms, column)
+			}
+		}
+	}
+	return columnsWith(histograms, nil)
+}
+
 func endpointColumns() []string {
 	return []string{frame.Schema[frame.Endpoints].Columns[requestsColumn].Name,
 		frame.Schema[frame.Endpoints].Histograms[endpointHistogram].Name}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"outsight/internal/model"
@@ -71,13 +72,7 @@ func (all endpoints) add(changes []endpointChange) endpoints {
 
 // top is the most asked for, how many more there are, and their sum (nil for none).
 func (all endpoints) top(n int, seconds float64) ([]*Endpoint, int, *Endpoint) {
-	list := make([]*Endpoint, 0, len(all))
-	for _, e := range all {
-		list = append(list, e)
-	}
-	slices.SortFunc(list, func(x, y *Endpoint) int {
-		return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
-	})
+	list := all.sorted()
 	omitted := max(0, len(list)-n)
 	var others *Endpoint
 	for _, e := range list[len(list)-omitted:] {
@@ -91,6 +86,13 @@ func (all endpoints) top(n int, seconds float64) ([]*Endpoint, int, *Endpoint) {
 		e.finish(seconds)
 	}
 	return list, omitted, others.finish(seconds)
+}
+
+// sorted has those with the most requests first: a sum in this order is the same each time.
+func (all endpoints) sorted() []*Endpoint {
+	return slices.SortedFunc(maps.Values(all), func(x, y *Endpoint) int {
+		return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
+	})
 }
 
 func (e *Endpoint) merge(o *Endpoint) {

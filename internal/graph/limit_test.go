@@ -58,3 +58,47 @@ func TestMostBytes(t *testing.T) {
 		}
 	}
 }
+
+// A brief graph has all numbers of the nodes whose edges it shows and of the one that is asked for, and of the others all
+// but some durations.
+func TestBriefGraph(t *testing.T) {
+	left := 0
+	for seed := range uint64(20) {
+		w := windowOfPair(randomPair(rand.New(rand.NewPCG(seed, 3))))
+		whole := FromFrames(w, Options{MaxEdges: 2})
+		for _, asked := range whole.Nodes {
+			brief := FromFrames(w, Options{MaxEdges: 2, Brief: true, Node: asked.ID})
+			for _, n := range whole.Nodes {
+				got := brief.Node(n.ID)
+				complete := n == asked || slices.ContainsFunc(whole.Edges, func(e *Edge) bool {
+					return e.Client == n.ID || e.Server == n.ID
+				})
+				for of, sides := range map[Of][2]*Side{OfServed: {got.Served, n.Served}, OfCalled: {got.Called, n.Called}} {
+					if sides[1] == nil {
+						continue
+					}
+					for i := range sideNumbers {
+						number := &sideNumbers[i]
+						v, ok := number.of(sides[0])
+						want, known := number.of(sides[1])
+						durations := slices.ContainsFunc([]string{"first_byte", "rtt", "duration", "network_delay"}, func(c string) bool {
+							return slices.Contains(number.Of, c)
+						})
+						if complete || !durations {
+							if v != want || ok != known {
+								t.Fatalf("seed %d: %s %s of %s is %v, not %v", seed, of, number.Key, n.Name, v, want)
+							}
+						} else if ok {
+							t.Fatalf("seed %d: %s %s of %s is there", seed, of, number.Key, n.Name)
+						} else if known {
+							left++
+						}
+					}
+				}
+			}
+		}
+	}
+	if left == 0 {
+		t.Error("nothing was left out")
+	}
+}

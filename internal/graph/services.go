@@ -118,9 +118,9 @@ func (s *Service) serve(served *Side, asked endpoints, seconds float64) {
 	}
 	var http Endpoint
 	http.Statuses = map[string]float64{}
-	for name, e := range asked {
+	for _, e := range asked.sorted() {
 		s.Failed += e.failed
-		if isHTTP[model.Protocol(name.protocol)] {
+		if isHTTP[model.Protocol(e.Protocol)] {
 			http.merge(e)
 		}
 	}

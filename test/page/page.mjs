@@ -993,6 +993,22 @@ const steps = {
     await page.click('[data-all]')
     await page.waitForFunction(() => document.querySelectorAll('.map-frame .node').length > 300)
     assert.equal(hash(page).get('nodes'), 'all')
+    // All numbers of a node whose edges are left out are asked for, and of no other.
+    await page.unroute('**/api/outsight/graph*')
+    const asked = []
+    await page.route('**/api/outsight/graph*', (r) => {
+      asked.push(new URL(r.request().url()).searchParams.get('node'))
+      return r.fulfill({ json: { ...many, edges: edges.slice(0, 10), omitted_edges: edges.length - 10 } })
+    })
+    for (const [i, want] of [[0, null], [400, id(400)]]) {
+      await page.evaluate((node) => (location.hash = `node=${node}`), id(i))
+      await page.reload()
+      await page.waitForSelector('.panel')
+      if (want) await until(() => asked.at(-1) === want)
+      asked.splice(0)
+      await until(() => asked.length > 1)
+      assert.ok(asked.every((a) => a === want), `asked for ${asked}, not for ${want}`)
+    }
     await page.context().close()
   },
 

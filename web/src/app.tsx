@@ -34,7 +34,8 @@ export function App() {
   const [theme, nextTheme] = useTheme()
   const live = state.from === undefined
   const window = live ? `from=now-${state.window}s&to=now` : `from=${state.from}&to=${state.to}`
-  const query = window + (state.by === 'container' ? '' : `&by=${state.by}`) + (hides(state.view) && state.share ? `&share=${state.share}` : '')
+  const [apart, setApart] = useState('')
+  const query = window + (state.by === 'container' ? '' : `&by=${state.by}`) + (hides(state.view) && state.share ? `&share=${state.share}` : '') + apart
   const every = live ? period(state.window) : 0
   const graph = useGraph(query, () => `/api/outsight/graph?${query}`, every)
   const status = useStatus()
@@ -44,6 +45,9 @@ export function App() {
   const baseline = past && g && isBefore(past, g) ? past : undefined
   const node = nodeOf(g, state.node)
   const edge = edgeOf(g, state.edge)
+  // Of a large map a node whose edges are all left out has all its numbers only where it is asked for.
+  const alone = g && node && g.omitted_edges > 0 && !g.edges.some((e) => e.client === node.id || e.server === node.id) ? `&node=${encodeURIComponent(node.id)}` : ''
+  useEffect(() => setApart(alone), [alone])
   const [help, setHelp] = useState(false)
   const opener = useRef<Element | null>(null)
   const open = Boolean(state.status || state.node || state.edge)
