@@ -15,6 +15,7 @@
 #include "net/fallback.h"
 #include "net/latency.h"
 #include "net/listeners.h"
+#include "net/packet_drops_path.h"
 #include "net/packets_path.h"
 #include "net/pairing.h"
 #include "net/reorder.h"
@@ -39,6 +40,7 @@ const struct reader_enums {
 	enum quota quota;
 	enum lru_table lru_table;
 	enum packet_direction packet_direction;
+	enum packet_drop_limit packet_drop_limit;
 	enum edge_drop edge_drop;
 	enum endpoint_drop endpoint_drop;
 } *reader_enums __attribute__((unused));

@@ -272,7 +272,8 @@ enum edge_drop {
 	DROP_STREAM = 10, /* no room for a stream of HTTP/2: it is not counted */
 	DROP_HTTP2 = 11,  /* a connection of HTTP/2 could not be followed, or no further */
 	DROP_HTTP2_PATH = 12, /* a request of HTTP/2 has no name: its path was evicted */
-	EDGE_DROPS = 13,
+	DROP_PACKET_DROP = 13, /* packet_drops is full: packets that were dropped are not counted */
+	EDGE_DROPS = 14,
 };
 
 /* A transaction whose reply has been silent for so long is counted without waiting for the next. */

@@ -114,6 +114,8 @@ type Sources struct {
 	Disks Disks
 	// Forwarding is nil where packets that containers forward are not timed.
 	Forwarding Forwarding
+	// PacketDrops is nil where they are not counted.
+	PacketDrops PacketDrops
 	// Probes is nil where the network to other hosts is not measured.
 	Probes Probes
 	// Processes is nil where the kernel's names are to be shown.
@@ -189,6 +191,7 @@ type Agent struct {
 	disks *disks
 	// forwards are the namespaces that forward.
 	forwards forwards
+	drops    *packetDrops
 	// unread is why some of the kernel's counters could not be read for the newest frame.
 	unread atomic.Pointer[error]
 
@@ -235,6 +238,7 @@ func New(sources Sources, o Options) *Agent {
 		network:    hostNetwork{procRoot: o.ProcRoot},
 		disks:      newDisks(),
 		forwards:   forwards{of: make(map[uint32]*forward)},
+		drops:      newPacketDrops(),
 		builder:    frame.NewBuilder(o.Epoch),
 	}
 	for name, sink := range o.Sinks {

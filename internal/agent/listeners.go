@@ -5,19 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"outsight/internal/model"
 )
 
 const (
-	// maxListeners bounds the addresses of one container whose drops are counted each by itself. Twice as many, and then
-	// as many in each hour, may be new: a store keeps their series for about as long. Further ones share one counter.
+	// maxListeners bounds the addresses of one container whose drops are counted each by itself.
 	maxListeners = 64
 	// maxAttached bounds the addresses that are listed for one container.
 	maxAttached = 256
-	// maxGone bounds the containers whose drops are kept after they ended, in case that they start again.
-	maxGone = 1024
 )
 
 // listeners adds to containers the addresses on which they listen.
@@ -41,11 +36,9 @@ type listenerKey struct {
 
 // listenerDrops are the drops at the addresses of one container.
 type listenerDrops struct {
-	total map[netip.AddrPort]uint64
+	boundedSums[netip.AddrPort]
 	// published is what was handed out last; nil when it has changed.
 	published []model.ListenerCounters
-	// fresh admits addresses.
-	fresh *rate.Limiter
 }
 
 func newListeners() *listeners {
@@ -85,21 +78,14 @@ func (l *listeners) update(now time.Time, found []model.Listener, lookup func(mo
 func (l *listeners) of(id string) *listenerDrops {
 	d := l.drops[id]
 	if d == nil {
-		d = &listenerDrops{total: make(map[netip.AddrPort]uint64),
-			fresh: rate.NewLimiter(rate.Limit(maxListeners/time.Hour.Seconds()), 2*maxListeners)}
+		d = &listenerDrops{boundedSums: newBoundedSums[netip.AddrPort](maxListeners)}
 		l.drops[id] = d
 	}
 	return d
 }
 
 func (d *listenerDrops) add(now time.Time, address netip.AddrPort, n uint64) {
-	before, known := d.total[address]
-	if !known && (len(d.total) >= maxListeners || !d.fresh.AllowN(now, 1)) {
-		address = netip.AddrPort{}
-		before, known = d.total[address]
-	}
-	if !known || n > 0 {
-		d.total[address] = before + n
+	if d.boundedSums.add(now, address, n) {
 		d.published = nil
 	}
 }
@@ -154,15 +140,5 @@ func (l *listeners) keep(now time.Time, containers []*model.Container) {
 			delete(l.attached, id)
 		}
 	}
-	gone := 0
-	for id, d := range l.drops {
-		if present[id] {
-			continue
-		}
-		if d.fresh.TokensAt(now) >= float64(d.fresh.Burst()) || gone >= maxGone {
-			delete(l.drops, id)
-			continue
-		}
-		gone++
-	}
+	forgetGone(now, l.drops, present)
 }

@@ -205,6 +205,9 @@ func Open(o HostOptions) (*Host, error) {
 	if o.Kernel.Counters == kernel.CountersProcesses || o.Kernel.CounterProcesses > 0 {
 		sources.ProcessWork = probes
 	}
+	if works(probes.Features(), kernel.DropFeature) {
+		sources.PacketDrops = probes
+	}
 	sources.CountsReclaim = works(probes.Features(), kernel.ReclaimFeature)
 	h.Agent = New(sources, o.Options)
 	return h, nil

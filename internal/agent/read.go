@@ -44,6 +44,7 @@ func (a *Agent) read() *model.Snapshot {
 	listenersErr := a.readListeners(begin, containers)
 	edges, edgesErr := a.readEdges(begin, containers)
 	s.Edges = edges
+	a.readDrops(begin, s, containers)
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
@@ -72,6 +73,20 @@ func (a *Agent) readDisks() {
 	if read != nil {
 		a.disks.update(read, a.sources.Registry.Lookup)
 	}
+}
+
+// readDrops is no part of what must be there. What cannot be read is there at the next reading.
+func (a *Agent) readDrops(now time.Time, s *model.Snapshot, containers []*model.Container) {
+	if a.sources.PacketDrops == nil {
+		return
+	}
+	defer a.spent.on(partConnections)()
+	read, err := a.sources.PacketDrops.ReadPacketDrops()
+	a.failures.note("dropped packets", err)
+	if err == nil {
+		a.drops.update(now, read, containers, a.sources.Registry.Lookup)
+	}
+	s.Drops = a.drops.host.counters()
 }
 
 func (a *Agent) readListeners(now time.Time, containers []*model.Container) error {
@@ -158,6 +173,9 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
 		s.Devices, s.Syncs = a.disks.of(c.ID)
+		if a.sources.PacketDrops != nil {
+			s.Drops = a.drops.counters(c.ID)
+		}
 		s.Forward = a.forwards.counters(u, c.NetNS)
 		s.Pressure, s.Victims = u.Pressure, a.victims.last(c.ID)
 		if counted {
@@ -222,6 +240,7 @@ func (a *Agent) forget(now time.Time, c container.Collection) {
 	a.groups.keep(c.Containers)
 	a.disks.keep(c.Containers)
 	a.listeners.keep(now, c.Containers)
+	a.drops.keep(now, c.Containers)
 	a.victims.keep(c.Containers)
 	a.processes.keep(c.Containers)
 }

@@ -3,12 +3,13 @@ package model
 import (
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 )
 
 // HostRows are the metrics of a host and of the agent on it, in the order in which they are written.
-var HostRows = append([]Row[Snapshot]{
+var HostRows = slices.Concat([]Row[Snapshot]{
 	{Name: "outsight_host_cpu_idle_seconds_total", OTel: "outsight.host.cpu.idle", Unit: "s", Kind: Counter,
 		Help: "Time in which the CPUs of the host ran nothing, summed over all CPUs",
 		Columns: []Column[Snapshot]{{Name: "cpu_idle", Per: Nanoseconds,
@@ -157,7 +158,7 @@ var HostRows = append([]Row[Snapshot]{
 				to.Add(s.Energy.Meter.Error, NewLabel("source", s.Energy.Meter.Source))
 			}
 		}},
-}, probeRows...)
+}, hostPacketDropRows, probeRows)
 
 func ofHost(read func(*Snapshot) uint64) func(*Snapshot) (uint64, bool) {
 	return func(s *Snapshot) (uint64, bool) { return read(s), true }

@@ -175,6 +175,20 @@ type Listener struct {
 	Drops uint64
 }
 
+// KernelPacketDrops are packets that the kernel dropped for one reason at one device.
+type KernelPacketDrops struct {
+	// Owner is the control group of the socket that sent them or was to receive them; 0 where no socket is known.
+	Owner CgroupID
+	// NetNS is the network namespace of the device, or of the socket where there is none; 0 where neither is known.
+	// Interface is the device's index there, 0 for none, and Device its name, empty where it is not known.
+	NetNS, Interface uint32
+	Device           string
+	// Reason is the kernel's name for it, as in "SOCKET_RCVBUFF".
+	Reason string
+	// Packets only grow, until the entry is evicted.
+	Packets uint64
+}
+
 // FeatureState says whether a feature of the kernel side works on this host.
 type FeatureState string
 

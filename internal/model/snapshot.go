@@ -25,7 +25,9 @@ type Snapshot struct {
 	Energy *EnergySample
 	// Probes are the measurements of the network to other hosts; nil where there are none.
 	Probes *ProbeSample
-	Self   SelfSample
+	// Drops are packets that the kernel dropped, also those of containers; nil where they are not counted.
+	Drops *PacketDropCounters
+	Self  SelfSample
 }
 
 // ContainerSample is a container with its cumulative counters and current levels. A group of
@@ -53,6 +55,8 @@ type ContainerSample struct {
 	Syncs   *SyncCounters
 	Network *NetworkCounters
 	TCP     *TCPCounters
+	// Drops are packets that the kernel dropped; nil where they are not counted.
+	Drops *PacketDropCounters
 	// Forward is nil where nothing was forwarded.
 	Forward *ForwardCounters
 	// Listeners in order of their address, those of Container.Listeners and others that dropped

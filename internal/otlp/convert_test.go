@@ -156,6 +156,10 @@ func TestConvertValues(t *testing.T) {
 	web("container_network_tcp_zero_windows_ended_total", 40)
 	web("container_network_tcp_zero_window_drops_total", 41)
 	web("container_network_tcp_listen_overflows_total", 42)
+	web("container_network_dropped_packets_total", 150)
+	f("container_network_drops_total,host=node-1,id=4f1d,image=registry/web:1,name="+name+",reason=NETFILTER_DROP,runtime=docker", 77)
+	f("container_network_drops_total,device=eth0,host=node-1,id=4f1d,image=registry/web:1,name="+name+
+		",reason=SOCKET_RCVBUFF,runtime=docker", 73)
 	web("container_forward_packets_total", 75)
 	web("container_forward_duration_seconds", float64(testHistogram().Count))
 	web("container_forward_unmatched_packets_total", 76)
@@ -306,6 +310,7 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_edges_unmatched_ratio,host=node-1", 0.5)
 	f("outsight_host_cpu_idle_seconds_total,host=node-1", 5)
 	f("outsight_host_cpu_other_seconds_total,host=node-1", 1e-9)
+	f("outsight_host_network_drops_total,device=docker0,host=node-1,reason=IP_INHDR", 78)
 	f("outsight_host_cpu_steal_seconds_total,host=node-1", 1.5)
 	f("outsight_host_cores,host=node-1", 2)
 	f("outsight_host_memory_bytes,host=node-1", 1<<30)

@@ -100,7 +100,9 @@ func testSnapshot() *model.Snapshot {
 					{Domain: "psys", Source: "model", MicroJoules: 7}},
 				Network: &model.NetworkCounters{ReceiveBytes: 31, TransmitBytes: 32, ReceivePackets: 33,
 					TransmitPackets: 34, ReceiveErrors: 35, TransmitErrors: 36, ReceiveDropped: 37, TransmitDropped: 38},
-				TCP:       &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
+				TCP: &model.TCPCounters{ZeroWindows: 39, ZeroWindowsEnded: 40, ZeroWindowDrops: 41, ListenOverflows: 42},
+				Drops: &model.PacketDropCounters{Packets: 150, By: []model.PacketDrops{
+					{Reason: "NETFILTER_DROP", Packets: 77}, {Reason: "SOCKET_RCVBUFF", Device: "eth0", Packets: 73}}},
 				Forward:   &model.ForwardCounters{Packets: 75, Took: testHistogram(), Unmatched: 76, TimedOneIn: 2},
 				Listeners: []model.ListenerCounters{{Drops: 43}, {Address: netip.MustParseAddrPort("0.0.0.0:80"), Drops: 44}},
 			},
@@ -124,6 +126,7 @@ func testSnapshot() *model.Snapshot {
 				Counters: model.EdgeCounters{SentBytes: 61, ReceivedBytes: 62, SentPackets: 63, ReceivedPackets: 64,
 					OneWay: 65, Requests: 66, Replies: 67, Aborts: 68}},
 		},
+		Drops: &model.PacketDropCounters{Packets: 78, By: []model.PacketDrops{{Reason: "IP_INHDR", Device: "docker0", Packets: 78}}},
 		Energy: &model.EnergySample{
 			Meter: model.EnergyMeter{Source: "model", Detail: "Broadwell", Error: 0.45, Domains: []string{"psys"},
 				Others: []string{"powercap: no RAPL"}},

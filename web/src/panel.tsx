@@ -2,6 +2,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 import { Chart, type ChartLine } from './chart'
 import { Contention } from './contentionview'
+import { Drops } from './dropsview'
 import { useProbes, type Loaded } from './data'
 import { Endpoints, endpointChart } from './endpoints'
 import { windowOf } from './explain'
@@ -230,6 +231,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
         <Chart key={state.chart} title={title} unit={info.unit} of={{ node: node.id, by: state.by, hosts: hostsOf([node]) }} lines={[{ name: info.title, number: `${scope}.${key}`, query: matchers?.[scope] && info.query.replaceAll('$match', matchers[scope]!) }]} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} close={() => change({ chart: undefined })} />
       )}
       <Contention key={node.id} graph={graph} node={node} state={state} change={change} />
+      <Drops key={`drops ${node.id}`} graph={graph} node={node} state={state} />
       {node.usage && USAGE_GROUPS.map(([name, keys]) => {
         const rows = graph.numbers.usage.filter((n) => keys.includes(n.key) && node.usage![n.key] !== undefined)
         return rows.length > 0 && (

@@ -21,6 +21,7 @@ var edgeDropNames = [edgesEdgeDropEDGE_DROPS]string{
 	edgesEdgeDropDROP_DATAGRAM_FLOW: "datagram_flows",
 	edgesEdgeDropDROP_STREAM:        "http2_streams",
 	edgesEdgeDropDROP_HTTP2:         "http2_connections",
+	edgesEdgeDropDROP_PACKET_DROP:   "packet_drops",
 	edgesEdgeDropDROP_HTTP2PATH:     "http2_paths",
 }
 
@@ -46,6 +47,7 @@ func (r *edgeReader) drops() []model.Drop {
 	}
 	room(edgesEdgeDropDROP_PAIR, r.objects.Pairs, r.pairs.used.Load())
 	room(edgesEdgeDropDROP_LISTENER, r.objects.Listeners, r.listeners.Load())
+	room(edgesEdgeDropDROP_PACKET_DROP, r.objects.PacketDrops, r.dropped.used.Load())
 	room(edgesEdgeDropDROP_STREAM, r.objects.Http2Streams, 0)
 	room(edgesEdgeDropDROP_HTTP2PATH, r.objects.Http2Paths, 0)
 	edges, histograms := &drops[edgesEdgeDropDROP_EDGE], &drops[edgesEdgeDropDROP_HISTOGRAM]

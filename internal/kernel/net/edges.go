@@ -35,7 +35,7 @@ var (
 )
 
 var edgeHooks = append([]host.Hook{stateHook, stateTooHook, retransmitHook, iterateHook,
-	sweepConnections.iterator, sweepPairs.iterator, sweepStreams.iterator, http2Hook}, dataWays[0]...)
+	sweepConnections.iterator, sweepPairs.iterator, sweepStreams.iterator, http2Hook, dropHook}, dataWays[0]...)
 
 // edgeReader reads what edges.bpf.c counts.
 type edgeReader struct {
@@ -52,6 +52,7 @@ type edgeReader struct {
 	datagrams *datagramReader
 	endpoints *endpointReader
 	streams   streamReader
+	dropped   *packetDropReader
 	quotas    *quotaReader
 	capacity  int
 	used      atomic.Uint64
@@ -104,7 +105,7 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	p.AddFeature(iterateHook, err)
 	errs = append(errs, err, p.openDatagrams(k, spec, objects))
 	errs = append(errs, p.attachData(k, spec, maps), p.Attach(k, spec, maps, retransmitHook))
-	errs = append(errs, p.openPackets(k, spec, objects))
+	errs = append(errs, p.openPackets(k, spec, objects), p.openPacketDrops(k, spec, objects))
 	p.edges.sweep, err = p.openSweep(k, spec, maps, sweepConnections, objects.Connections)
 	errs = append(errs, err)
 	p.edges.pairs.sweep, err = p.openSweep(k, spec, maps, sweepPairs, objects.Pairs)
@@ -135,6 +136,7 @@ func (p *Net) prepareEdges(k *host.Kernel) (*ebpf.CollectionSpec, error) {
 	p.prepareStreams(&spec)
 	p.prepareFlows(&spec)
 	err = errors.Join(p.prepareQuotas(&spec), p.prepareEndpoints(&spec), p.prepareTLS(&spec), p.prepareLog(&spec),
+		p.preparePacketDrops(k, &spec),
 		spec.CgroupSubsysIndex.Set(k.Subsys), spec.JiffyNs.Set(k.JiffyNS),
 		spec.HostNetns.Set(ownNamespace(p.options.ProcFS)), spec.CountsPackets.Set(flag(p.options.Packets != PacketsOff)),
 		spec.SamplesLocalEdges.Set(flag(p.options.Packets == PacketsAll)))
@@ -154,8 +156,9 @@ func flag(on bool) uint32 {
 
 func (p *Net) readEdgesFrom(objects *edgeObjects) error {
 	r := &edgeReader{objects: objects, capacity: p.options.MaxEdges, quotas: newQuotaReader(objects, &p.options),
-		free:  freeIndexes{objects.FreeEdges, objects.ReservedEdges},
-		pairs: pairReader{round: objects.PairRound, marking: objects.MarksPairs, found: objects.PairsFound}}
+		free:    freeIndexes{objects.FreeEdges, objects.ReservedEdges},
+		dropped: &packetDropReader{drops: objects.PacketDrops},
+		pairs:   pairReader{round: objects.PairRound, marking: objects.MarksPairs, found: objects.PairsFound}}
 	var err error
 	if r.edges, err = host.MapTable[edgesEdge](objects.Edges); err != nil {
 		return err

@@ -298,7 +298,8 @@ const (
 	edgesEdgeDropDROP_STREAM        edgesEdgeDrop = 10
 	edgesEdgeDropDROP_HTTP2         edgesEdgeDrop = 11
 	edgesEdgeDropDROP_HTTP2PATH     edgesEdgeDrop = 12
-	edgesEdgeDropEDGE_DROPS         edgesEdgeDrop = 13
+	edgesEdgeDropDROP_PACKET_DROP   edgesEdgeDrop = 13
+	edgesEdgeDropEDGE_DROPS         edgesEdgeDrop = 14
 )
 
 type edgesEdgeEndpoints struct {
@@ -590,6 +591,27 @@ const (
 	edgesPacketDirectionPACKET_DIRECTIONS edgesPacketDirection = 2
 )
 
+type edgesPacketDrop struct {
+	_       structs.HostLayout
+	Packets uint64
+	Device  [16]int8
+}
+
+type edgesPacketDropKey struct {
+	_       structs.HostLayout
+	Owner   uint64
+	Netns   uint32
+	Ifindex uint32
+	Reason  uint32
+	Unused  uint32
+}
+
+type edgesPacketDropLimit uint32
+
+const (
+	edgesPacketDropLimitPACKET_DROP_REASONS edgesPacketDropLimit = 256
+)
+
 type edgesPacketHook struct {
 	_        structs.HostLayout
 	Runs     uint64
@@ -785,6 +807,7 @@ const (
 	edgesMapOwnerPairs             = "owner_pairs"
 	edgesMapOwnerStreams           = "owner_streams"
 	edgesMapOwnerUses              = "owner_uses"
+	edgesMapPacketDrops            = "packet_drops"
 	edgesMapPacketHooks            = "packet_hooks"
 	edgesMapPacketSamples          = "packet_samples"
 	edgesMapPacketStamps           = "packet_stamps"
@@ -804,6 +827,7 @@ const (
 	edgesProgAfterInetSendpage     = "after_inet_sendpage"
 	edgesProgInetSockSetState      = "inet_sock_set_state"
 	edgesProgInetSockSetStateToo   = "inet_sock_set_state_too"
+	edgesProgKfreeSkb              = "kfree_skb"
 	edgesProgOpenDatagramSockets   = "open_datagram_sockets"
 	edgesProgOpenSockets           = "open_sockets"
 	edgesProgPacketReceived        = "packet_received"
@@ -826,6 +850,7 @@ const (
 	edgesVarArchitecture           = "architecture"
 	edgesVarCgroupSubsysIndex      = "cgroup_subsys_index"
 	edgesVarCountsPackets          = "counts_packets"
+	edgesVarDropHasReceiver        = "drop_has_receiver"
 	edgesVarFlowsFound             = "flows_found"
 	edgesVarHostNetns              = "host_netns"
 	edgesVarHttp2LastId            = "http2_last_id"
@@ -841,6 +866,7 @@ const (
 	edgesVarMaxOwnerPairs          = "max_owner_pairs"
 	edgesVarMaxOwnerStreams        = "max_owner_streams"
 	edgesVarNamesShed              = "names_shed"
+	edgesVarNoLoss                 = "no_loss"
 	edgesVarPacketLimit            = "packet_limit"
 	edgesVarPacketPeriod           = "packet_period"
 	edgesVarPacketSlice            = "packet_slice"
@@ -908,6 +934,7 @@ type edgesProgramSpecs struct {
 	AfterInetSendpage     *ebpf.ProgramSpec `ebpf:"after_inet_sendpage"`
 	InetSockSetState      *ebpf.ProgramSpec `ebpf:"inet_sock_set_state"`
 	InetSockSetStateToo   *ebpf.ProgramSpec `ebpf:"inet_sock_set_state_too"`
+	KfreeSkb              *ebpf.ProgramSpec `ebpf:"kfree_skb"`
 	OpenDatagramSockets   *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
 	OpenSockets           *ebpf.ProgramSpec `ebpf:"open_sockets"`
 	PacketReceived        *ebpf.ProgramSpec `ebpf:"packet_received"`
@@ -965,6 +992,7 @@ type edgesMapSpecs struct {
 	OwnerPairs        *ebpf.MapSpec `ebpf:"owner_pairs"`
 	OwnerStreams      *ebpf.MapSpec `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.MapSpec `ebpf:"owner_uses"`
+	PacketDrops       *ebpf.MapSpec `ebpf:"packet_drops"`
 	PacketHooks       *ebpf.MapSpec `ebpf:"packet_hooks"`
 	PacketSamples     *ebpf.MapSpec `ebpf:"packet_samples"`
 	PacketStamps      *ebpf.MapSpec `ebpf:"packet_stamps"`
@@ -986,6 +1014,7 @@ type edgesVariableSpecs struct {
 	Architecture         *ebpf.VariableSpec `ebpf:"architecture"`
 	CgroupSubsysIndex    *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
 	CountsPackets        *ebpf.VariableSpec `ebpf:"counts_packets"`
+	DropHasReceiver      *ebpf.VariableSpec `ebpf:"drop_has_receiver"`
 	FlowsFound           *ebpf.VariableSpec `ebpf:"flows_found"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
 	Http2LastId          *ebpf.VariableSpec `ebpf:"http2_last_id"`
@@ -1001,6 +1030,7 @@ type edgesVariableSpecs struct {
 	MaxOwnerPairs        *ebpf.VariableSpec `ebpf:"max_owner_pairs"`
 	MaxOwnerStreams      *ebpf.VariableSpec `ebpf:"max_owner_streams"`
 	NamesShed            *ebpf.VariableSpec `ebpf:"names_shed"`
+	NoLoss               *ebpf.VariableSpec `ebpf:"no_loss"`
 	PacketLimit          *ebpf.VariableSpec `ebpf:"packet_limit"`
 	PacketPeriod         *ebpf.VariableSpec `ebpf:"packet_period"`
 	PacketSlice          *ebpf.VariableSpec `ebpf:"packet_slice"`
@@ -1071,6 +1101,7 @@ type edgesMaps struct {
 	OwnerPairs        *ebpf.Map `ebpf:"owner_pairs"`
 	OwnerStreams      *ebpf.Map `ebpf:"owner_streams"`
 	OwnerUses         *ebpf.Map `ebpf:"owner_uses"`
+	PacketDrops       *ebpf.Map `ebpf:"packet_drops"`
 	PacketHooks       *ebpf.Map `ebpf:"packet_hooks"`
 	PacketSamples     *ebpf.Map `ebpf:"packet_samples"`
 	PacketStamps      *ebpf.Map `ebpf:"packet_stamps"`
@@ -1119,6 +1150,7 @@ func (m *edgesMaps) Close() error {
 		m.OwnerPairs,
 		m.OwnerStreams,
 		m.OwnerUses,
+		m.PacketDrops,
 		m.PacketHooks,
 		m.PacketSamples,
 		m.PacketStamps,
@@ -1141,6 +1173,7 @@ type edgesVariables struct {
 	Architecture         *ebpf.Variable `ebpf:"architecture"`
 	CgroupSubsysIndex    *ebpf.Variable `ebpf:"cgroup_subsys_index"`
 	CountsPackets        *ebpf.Variable `ebpf:"counts_packets"`
+	DropHasReceiver      *ebpf.Variable `ebpf:"drop_has_receiver"`
 	FlowsFound           *ebpf.Variable `ebpf:"flows_found"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
 	Http2LastId          *ebpf.Variable `ebpf:"http2_last_id"`
@@ -1156,6 +1189,7 @@ type edgesVariables struct {
 	MaxOwnerPairs        *ebpf.Variable `ebpf:"max_owner_pairs"`
 	MaxOwnerStreams      *ebpf.Variable `ebpf:"max_owner_streams"`
 	NamesShed            *ebpf.Variable `ebpf:"names_shed"`
+	NoLoss               *ebpf.Variable `ebpf:"no_loss"`
 	PacketLimit          *ebpf.Variable `ebpf:"packet_limit"`
 	PacketPeriod         *ebpf.Variable `ebpf:"packet_period"`
 	PacketSlice          *ebpf.Variable `ebpf:"packet_slice"`
@@ -1185,6 +1219,7 @@ type edgesPrograms struct {
 	AfterInetSendpage     *ebpf.Program `ebpf:"after_inet_sendpage"`
 	InetSockSetState      *ebpf.Program `ebpf:"inet_sock_set_state"`
 	InetSockSetStateToo   *ebpf.Program `ebpf:"inet_sock_set_state_too"`
+	KfreeSkb              *ebpf.Program `ebpf:"kfree_skb"`
 	OpenDatagramSockets   *ebpf.Program `ebpf:"open_datagram_sockets"`
 	OpenSockets           *ebpf.Program `ebpf:"open_sockets"`
 	PacketReceived        *ebpf.Program `ebpf:"packet_received"`
@@ -1215,6 +1250,7 @@ func (p *edgesPrograms) Close() error {
 		p.AfterInetSendpage,
 		p.InetSockSetState,
 		p.InetSockSetStateToo,
+		p.KfreeSkb,
 		p.OpenDatagramSockets,
 		p.OpenSockets,
 		p.PacketReceived,

@@ -168,6 +168,52 @@ func threadCPU(b *testing.B) int64 {
 	return used.Utime.Nano() + used.Stime.Nano()
 }
 
+// BenchmarkPacketDrops tells what a dropped packet costs: where a socket has no room, and where it is no loss.
+func BenchmarkPacketDrops(b *testing.B) {
+	for _, refused := range []bool{false, true} {
+		name := "SOCKET_RCVBUFF"
+		if refused {
+			name = "SOCKET_FILTER, no loss"
+		}
+		b.Run(name, func(b *testing.B) {
+			p := New(Options{})
+			if err := p.Open(kerneltest.Kernel(b)); err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer server.Close()
+			server.SetReadBuffer(4096)
+			if refused {
+				refuseAll(b, server)
+			}
+			client, err := net.DialUDP("udp", nil, server.LocalAddr().(*net.UDPAddr))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.Close()
+			statistics, err := host.EnableStatistics()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer statistics.Close()
+			before := host.ProgramCosts(p)
+			for b.Loop() {
+				client.Write([]byte("no room"))
+			}
+			for i, c := range host.ProgramCosts(p) {
+				if runs := c.Runs - before[i].Runs; runs > 0 && c.Name == DropFeature {
+					b.ReportMetric(float64(c.RunTimeNS-before[i].RunTimeNS)/float64(runs), "ns/drop")
+					b.ReportMetric(float64(runs)/float64(b.N), "drops/op")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkSamples tells what a sample of the connections costs, per run of the program that sees connections begin and
 // end: with and without.
 func BenchmarkSamples(b *testing.B) {

@@ -20,7 +20,7 @@ type Options struct {
 	MaxCgroups, MaxEdges, MaxGroupEdges  int
 	MaxConnections, MaxFlows, MaxStreams int
 	MaxEndpoints, MaxEdgeEndpoints       int
-	MaxListeners                         int
+	MaxListeners, MaxPacketDrops         int
 	WithoutEndpoints, TLS                bool
 	Packets                              PacketMode
 	// LogTransactions makes Transactions work, with room for so many.
@@ -55,6 +55,7 @@ func New(o Options) *Net {
 	o.MaxEndpoints = max(host.DefaultTo(o.MaxEndpoints, 1024), 16)
 	o.MaxEdgeEndpoints = host.DefaultTo(o.MaxEdgeEndpoints, 64)
 	o.MaxListeners = host.DefaultTo(o.MaxListeners, 16384)
+	o.MaxPacketDrops = host.DefaultTo(o.MaxPacketDrops, 2048)
 	o.ProcFS = cmp.Or(o.ProcFS, "/proc")
 	return &Net{Loader: host.NewLoader(), options: o}
 }
@@ -91,7 +92,8 @@ func (p *Net) Parts() []host.Part {
 	if p.slices != nil {
 		parts = append(parts, p.slices.part())
 	}
-	return parts
+	return append(parts, host.Part{Rank: 3, Part: model.Part{Name: "drops",
+		Purpose: "packets that the kernel dropped, and why"}, Functions: []string{dropHook.Program}})
 }
 
 // Drops lists every bounded table with what found no room in it.
@@ -108,10 +110,11 @@ func (p *Net) Drops() (drops []model.Drop) {
 	return drops
 }
 
-// Forget gives up the edges of a control group that was removed, as soon as they have no connections.
+// Forget gives up what a control group that was removed has dropped, and its edges as soon as they have no connections.
 func (p *Net) Forget(id model.CgroupID) {
 	if p.edges != nil {
 		p.edges.forget(id)
+		p.edges.dropped.forget(id)
 	}
 }
 

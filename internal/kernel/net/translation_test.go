@@ -155,6 +155,8 @@ func newNetwork(t *testing.T) *network {
 		command(t, "ip", "netns", "add", n.name(name))
 		t.Cleanup(func() { exec.Command("ip", "netns", "del", n.name(name)).Run() })
 		n.in(name, "ip", "link", "set", "lo", "up")
+		// Neighbours are answered from the beginning.
+		n.in(name, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0")
 	}
 	n.in("router", "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	for i, name := range []string{"client", "first", "second"} {

@@ -145,7 +145,7 @@ var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents"
-	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|SyncsAreTimed|SyncsOfOther|EitherTimer"
+	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|SyncsAreTimed|SyncsOfOther|EitherTimer|AtFullSocketBuffer|TableOfDrops"
 )
 
 // withoutEdges is set where the host expects this kernel to count no edges.
