@@ -90,6 +90,9 @@ func (all endpoints) top(n int, seconds float64) ([]*Endpoint, int, *Endpoint) {
 
 // sorted has those with the most requests first: a sum in this order is the same each time.
 func (all endpoints) sorted() []*Endpoint {
+	if len(all) == 0 {
+		return []*Endpoint{}
+	}
 	return slices.SortedFunc(maps.Values(all), func(x, y *Endpoint) int {
 		return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
 	})

@@ -39,7 +39,7 @@ type Network struct {
 // networkOf is the network between two sides, which may be nil, on which so much was lost. It is nil where nothing is
 // known.
 func networkOf(client, server *Side, lost loss) *Network {
-	n := &Network{}
+	var n Network
 	if server != nil {
 		n.DelayThereP50, n.DelayThereP99, n.JitterThere = server.NetworkDelayP50, server.NetworkDelayP99, server.NetworkJitter
 	}
@@ -47,12 +47,13 @@ func networkOf(client, server *Side, lost loss) *Network {
 		n.DelayBackP50, n.DelayBackP99, n.JitterBack = client.NetworkDelayP50, client.NetworkDelayP99, client.NetworkJitter
 	}
 	if lost.sent > 0 {
-		n.LostThere, n.LostBack, n.LossRatio = &lost.there, &lost.back, ptrTo((lost.there+lost.back)/lost.sent)
+		n.LostThere, n.LostBack, n.LossRatio = ptrTo(lost.there), ptrTo(lost.back), ptrTo((lost.there+lost.back)/lost.sent)
 	}
-	if *n == (Network{}) {
+	if n == (Network{}) {
 		return nil
 	}
-	return n
+	known := n // in memory only where something is
+	return &known
 }
 
 // loss is how many packets were lost on their way there and back, of those sent both ways. Where that is not known, sent
