@@ -21,6 +21,7 @@ var overheadLoads = []load{
 	{name: "iperf3 128 KB", budget: 1, packetBudget: 1, start: iperf("128K")},
 	{name: "iperf3 8 KB", start: iperf("8K")},
 	{name: "iperf3 1 KB", packetBudget: 3, start: iperf("1K")},
+	{name: "iperf3 UDP 64 bytes", packetBudget: 5, start: iperf("64", "-u", "-b", "0")},
 	redisLoad,
 	{name: "redis-benchmark GET, --times-only", budget: 2, timesOnly: true, start: redisBenchmark(100_000)},
 	{name: "redis-benchmark GET, 16 pipelined", latency: true, start: redisBenchmark(1_000_000, "-P", "16")},
@@ -33,7 +34,7 @@ var overheadLoads = []load{
 var redisLoad = load{name: "redis-benchmark GET", latency: true, budget: 2, packetBudget: 1,
 	start: redisBenchmark(100_000)}
 
-func iperf(length string) starter {
+func iperf(length string, arguments ...string) starter {
 	return func(ctx context.Context, o options) (runner, func(), error) {
 		address, err := freeAddress()
 		if err != nil {
@@ -46,7 +47,8 @@ func iperf(length string) starter {
 		}
 		seconds := strconv.FormatFloat(o.run.Seconds(), 'f', 0, 64)
 		return func(ctx context.Context) (result, error) {
-			out, err := output(ctx, "iperf3", "-c", host, "-p", port, "-l", length, "-t", seconds, "-J")
+			all := append([]string{"-c", host, "-p", port, "-l", length, "-t", seconds, "-J"}, arguments...)
+			out, err := output(ctx, "iperf3", all...)
 			if err != nil {
 				return result{}, err
 			}
