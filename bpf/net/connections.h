@@ -12,6 +12,7 @@
 #include "net/listeners.h"
 #include "net/packet_counts.h"
 #include "net/pairing.h"
+#include "net/proxies_path.h"
 #include "net/reorder.h"
 #include "net/samples.h"
 
@@ -147,6 +148,7 @@ static __noinline int rejoin(struct sock *sk, struct connection *c, struct edge 
 	} else if (c->phase == PHASE_REPLY) {
 		finish(sk, c);
 	}
+	leave_proxy(&c->at_proxy);
 	c->phase = PHASE_IDLE;
 	c->first_ns = 0;
 	c->pushes = 0;

@@ -5,6 +5,7 @@
 
 #include "include/kernel.h"
 #include "net/packets.h"
+#include "net/proxies.h"
 #include "net/proto/endpoints.h"
 #include "net/table_index.h"
 
@@ -99,6 +100,8 @@ struct edge {
 	u64 duration_sum_ns;
 	u32 histograms[EDGE_HISTOGRAMS]; /* indexes in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
+	u32 proxy; /* set by the reader: index of the proxy whose end this is; 0: of none */
+	u32 unused;
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
 	/* transactions that could not be followed to their end, and had no reply yet */
 	u64 lost;
@@ -212,6 +215,7 @@ struct connection {
 	u32 edge_generation; /* of edge, when it was found */
 	u32 swept;	     /* the last sweep of all files that met it */
 	u32 unused;
+	struct proxy_request at_proxy;
 	struct counted_segments counted;
 	struct packet_path packets;
 	struct early early;

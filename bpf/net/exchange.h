@@ -7,6 +7,7 @@
 #include "net/edge_maps.h"
 #include "net/http2_calls.h"
 #include "net/latency.h"
+#include "net/proxies_path.h"
 #include "net/requests.h"
 #include "net/tls_text.h"
 
@@ -15,12 +16,25 @@ static __always_inline void count_request(struct edge *edge)
 	__sync_fetch_and_add(&edge->requests, 1);
 }
 
+/* A request is counted in the call that sends or receives it. */
+static __always_inline void begin_request(struct connection *c, struct edge *edge)
+{
+	struct head *h = &c->head;
+
+	count_request(edge);
+	if (edge->proxy && !names_shed)
+		at_proxy(edge, &c->at_proxy,
+			 h->state >= HEAD_NAMED ? hash_of_name(h->name, ENDPOINT_NAME) : 0,
+			 h->protocol, c->first_ns);
+}
+
 /* The connection is closed before the reply. */
 static __always_inline void abort_request(struct connection *c, struct edge *edge)
 {
 	c->phase = PHASE_IDLE;
 	if (c->head.state == HEAD_PARTIAL)
 		count_request(edge);
+	leave_proxy(&c->at_proxy);
 	__sync_fetch_and_add(&edge->aborts, 1);
 }
 
@@ -89,7 +103,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 		if (state == HEAD_SILENT)
 			c->phase = PHASE_IDLE;
 		else if (state != HEAD_PARTIAL)
-			count_request(edge);
+			begin_request(c, edge);
 		return;
 	}
 	if (c->phase == PHASE_REPLY) {
@@ -123,7 +137,7 @@ static __always_inline void on_request(struct sock *sk, struct connection *c, st
 	c->first_ns = now;
 	c->phase = PHASE_REQUEST;
 	if (c->head.state != HEAD_PARTIAL)
-		count_request(edge);
+		begin_request(c, edge);
 }
 
 /* The server sends without having been asked: it greets, goes on after a silence, or pushes. */
@@ -150,6 +164,7 @@ static __always_inline void reply_began(struct connection *c, struct edge *edge,
 	c->last_ns = now;
 	c->reply_ns = now;
 	c->phase = PHASE_REPLY;
+	leave_proxy(&c->at_proxy);
 	__sync_fetch_and_add(&edge->replies, 1);
 	add_sample(&edge->histograms[EDGE_TTFB], &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
 }

@@ -10,6 +10,7 @@
 #include "net/edge_maps.h"
 #include "net/http2/http2.h"
 #include "net/http2_streams.h"
+#include "net/proxies_path.h"
 #include "net/user_buffer.h"
 
 /* The streams of a connection that is not followed any more are left to the sweep. */
@@ -295,6 +296,7 @@ static __noinline int join_http2(struct sock *sk, struct connection *c, struct e
 	if (!sk || !c || !edge || !size || chain_of(size) != CHAIN_REQUEST)
 		return false;
 	/* What was taken for a request had no reply, and will have none. */
+	leave_proxy(&c->at_proxy);
 	if (c->phase == PHASE_REQUEST && c->head.state != HEAD_PARTIAL)
 		__sync_fetch_and_add(&edge->lost, 1);
 	else if (c->phase == PHASE_REPLY)
@@ -330,6 +332,7 @@ static __always_inline void sweep_stream(const struct http2_stream_key *found,
 		return;
 	struct http2_stream_key key = *found;
 	struct http2_stream copy = *s;
+	leave_proxy(&copy.at_proxy);
 	if (bpf_map_delete_elem(&http2_streams, &key))
 		return;
 	give_back(&owner_streams, copy.owner);

@@ -17,6 +17,7 @@
 #include "net/endpoint_table.h"
 #include "net/http2/http2.h"
 #include "net/latency.h"
+#include "net/proxies_path.h"
 #include "net/user_buffer.h"
 
 /* Streams of a connection that are open at a time; further ones are not counted. */
@@ -73,6 +74,7 @@ struct http2_stream {
 	/* the reply ended with fields that are not known: one may have been a status */
 	u8 unsure;
 	u32 edge_generation;
+	struct proxy_request at_proxy;
 	u8 name[ENDPOINT_KEY_NAME];
 };
 
@@ -139,6 +141,7 @@ static __always_inline void abort_stream(struct http2_stream *s, u64 now)
 {
 	struct edge *edge = edge_at(s->edge, s->edge_generation);
 
+	leave_proxy(&s->at_proxy);
 	if (s->reply_ns)
 		finish_stream(s, now);
 	else if (edge)
@@ -250,6 +253,9 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 	}
 	describe_request(s, direction, index, edge->generation);
 	__sync_fetch_and_add(&edge->requests, 1);
+	if (edge->proxy && !(s->flags & STREAM_REPLIED))
+		at_proxy(edge, &s->at_proxy, hash_of_name(s->name, ENDPOINT_KEY_NAME), s->protocol,
+			 s->first_ns);
 	/* Its reply may have come first. */
 	u32 before = __sync_fetch_and_or(&s->flags, STREAM_BEGUN);
 	if (before & STREAM_REPLIED)
@@ -262,6 +268,7 @@ static __always_inline void begin_reply_of(struct edge *edge, struct http2_strea
 	if (s->reply_ns)
 		return;
 	s->reply_ns = now;
+	leave_proxy(&s->at_proxy);
 	if (__sync_fetch_and_or(&s->flags, STREAM_REPLIED) & STREAM_BEGUN)
 		count_reply(edge, s);
 }

@@ -19,6 +19,7 @@
 #include "include/kernel.h"
 #include "net/exchange.h"
 #include "net/latency.h"
+#include "net/proxies_path.h"
 #include "net/user_buffer.h"
 
 static __always_inline void note_reported(struct sock *sk, struct connection *c)
@@ -114,6 +115,7 @@ static __always_inline void lose_request(struct connection *c, struct edge *edge
 {
 	if (c->phase != PHASE_REQUEST)
 		return;
+	leave_proxy(&c->at_proxy);
 	if (c->head.state != HEAD_PARTIAL)
 		__sync_fetch_and_add(&edge->lost, 1);
 	c->phase = PHASE_IDLE;

@@ -10,6 +10,7 @@
 #include "net/exchange.h"
 #include "net/http2_calls.h"
 #include "net/packet_counts.h"
+#include "net/proxies_path.h"
 #include "net/reorder.h"
 
 /*
@@ -20,6 +21,7 @@ static __noinline struct edge *find_edge_again(struct sock *sk, struct connectio
 {
 	if (!sk || !c)
 		return NULL;
+	leave_proxy(&c->at_proxy);
 	c->phase = PHASE_IDLE;
 	c->head.target = 0;
 	use_edge(c, edge_of(sk, c));

@@ -114,6 +114,8 @@ type Sources struct {
 	Disks Disks
 	// Forwarding is nil where packets that containers forward are not timed.
 	Forwarding Forwarding
+	// Proxies is nil where requests are not timed on their way through proxies.
+	Proxies Proxies
 	// PacketDrops is nil where they are not counted.
 	PacketDrops PacketDrops
 	// Probes is nil where the network to other hosts is not measured.
@@ -191,6 +193,7 @@ type Agent struct {
 	disks *disks
 	// forwards are the namespaces that forward.
 	forwards forwards
+	proxies  proxies
 	drops    *packetDrops
 	// unread is why some of the kernel's counters could not be read for the newest frame.
 	unread atomic.Pointer[error]
@@ -238,6 +241,7 @@ func New(sources Sources, o Options) *Agent {
 		network:    hostNetwork{procRoot: o.ProcRoot},
 		disks:      newDisks(),
 		forwards:   forwards{of: make(map[uint32]*forward)},
+		proxies:    proxies{of: make(map[string]*proxySums)},
 		drops:      newPacketDrops(),
 		builder:    frame.NewBuilder(o.Epoch),
 	}

@@ -192,7 +192,7 @@ func Open(o HostOptions) (*Host, error) {
 	o.Network.MaxContainerEdges = cmp.Or(o.Network.MaxContainerEdges, max(o.Kernel.MaxEdges/8, 256))
 	o.Network.MaxNewEdges = cmp.Or(o.Network.MaxNewEdges, max(2*o.Kernel.MaxEdges, 4096))
 	sources := Sources{
-		Counters: probes, Quotas: probes, Disks: probes, Forwarding: probes, Lifecycle: probes, Programs: probes,
+		Counters: probes, Quotas: probes, Disks: probes, Forwarding: probes, Proxies: probes, Lifecycle: probes, Programs: probes,
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,

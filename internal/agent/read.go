@@ -116,6 +116,9 @@ func (a *Agent) readEdges(now time.Time, containers []*model.Container) ([]model
 	if a.sources.Processes != nil {
 		v.Process = a.sources.Processes.Name
 	}
+	if a.sources.Proxies != nil {
+		a.proxies.update(a.sources.Proxies.ReadProxies(), a.sources.Registry.Lookup)
+	}
 	return a.resolver.Resolve(v), err
 }
 
@@ -176,6 +179,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		if a.sources.PacketDrops != nil {
 			s.Drops = a.drops.counters(c.ID)
 		}
+		s.Proxy = a.proxies.counters(c.ID)
 		s.Forward = a.forwards.counters(u, c.NetNS)
 		s.Pressure, s.Victims = u.Pressure, a.victims.last(c.ID)
 		if counted {
@@ -241,6 +245,7 @@ func (a *Agent) forget(now time.Time, c container.Collection) {
 	a.disks.keep(c.Containers)
 	a.listeners.keep(now, c.Containers)
 	a.drops.keep(now, c.Containers)
+	a.proxies.keep(c.Containers)
 	a.victims.keep(c.Containers)
 	a.processes.keep(c.Containers)
 }

@@ -59,6 +59,8 @@ type ContainerSample struct {
 	Drops *PacketDropCounters
 	// Forward is nil where nothing was forwarded.
 	Forward *ForwardCounters
+	// Proxy is nil where no request was seen to be sent on.
+	Proxy *ProxyCounters
 	// Listeners in order of their address, those of Container.Listeners and others that dropped
 	// something before they were closed.
 	Listeners []ListenerCounters

@@ -57,7 +57,7 @@ func (r *edgeReader) drops() []model.Drop {
 	flows := &drops[edgesEdgeDropDROP_DATAGRAM_FLOW]
 	*flows = r.datagrams.flows.drop(flows.Name, flows.Count)
 	drops = append(drops, r.datagrams.queries.drop("dns_queries", 0),
-		model.Drop{Name: "untold_closes", Count: r.missedCloses.Load()}, r.packets.samples.drop())
+		model.Drop{Name: "untold_closes", Count: r.missedCloses.Load()}, r.packets.samples.drop(), r.proxies.drop())
 	return append(drops, r.endpoints.drops()...)
 }
 

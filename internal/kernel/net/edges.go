@@ -53,6 +53,7 @@ type edgeReader struct {
 	endpoints *endpointReader
 	streams   streamReader
 	dropped   *packetDropReader
+	proxies   *proxyReader
 	quotas    *quotaReader
 	capacity  int
 	used      atomic.Uint64
@@ -95,7 +96,7 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	}
 	maps := objects.collection
 	p.OnClose(host.CloserFunc(maps.Close))
-	if err := errors.Join(p.readEdgesFrom(objects), p.openLog(objects)); err != nil {
+	if err := errors.Join(p.readEdgesFrom(objects, spec.Maps[edgesMapTimedProxies].InnerMap), p.openLog(objects)); err != nil {
 		return err
 	}
 	// First the lifecycle, so that no connection is missed; then the sockets that are there
@@ -134,6 +135,7 @@ func (p *Net) prepareEdges(k *host.Kernel) (*ebpf.CollectionSpec, error) {
 	spec.Listeners.MaxEntries = uint32(p.options.MaxListeners)
 	spec.Pairs.MaxEntries = uint32(p.options.MaxConnections)
 	p.prepareStreams(&spec)
+	spec.TimedProxies.MaxEntries = uint32(p.options.MaxProxies + 1)
 	p.prepareFlows(&spec)
 	err = errors.Join(p.prepareQuotas(&spec), p.prepareEndpoints(&spec), p.prepareTLS(&spec), p.prepareLog(&spec),
 		p.preparePacketDrops(k, &spec),
@@ -154,10 +156,11 @@ func flag(on bool) uint32 {
 	return 0
 }
 
-func (p *Net) readEdgesFrom(objects *edgeObjects) error {
+func (p *Net) readEdgesFrom(objects *edgeObjects, inner *ebpf.MapSpec) error {
 	r := &edgeReader{objects: objects, capacity: p.options.MaxEdges, quotas: newQuotaReader(objects, &p.options),
 		free:    freeIndexes{objects.FreeEdges, objects.ReservedEdges},
 		dropped: &packetDropReader{drops: objects.PacketDrops},
+		proxies: newProxyReader(&p.options, objects, inner),
 		pairs:   pairReader{round: objects.PairRound, marking: objects.MarksPairs, found: objects.PairsFound}}
 	var err error
 	if r.edges, err = host.MapTable[edgesEdge](objects.Edges); err != nil {
@@ -167,6 +170,7 @@ func (p *Net) readEdgesFrom(objects *edgeObjects) error {
 	if r.packets, err = p.openEdgePackets(objects); err != nil {
 		return err
 	}
+	p.OnClose(r.proxies)
 	if r.endpoints, err = p.openEndpoints(objects); err != nil {
 		return err
 	}
@@ -248,10 +252,11 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 		}
 		all = append(all, k)
 	}
+	proxyError := r.proxies.follow(now, all, r.edges.Entries)
 	r.used.Store(used)
 	quotaError := r.quotas.settle()
 	r.release(now, int(used))
-	return all, errors.Join(sweepError, quotaError)
+	return all, errors.Join(sweepError, quotaError, proxyError)
 }
 
 // inUse are the edges that there are, by their index, the overflow's among them.

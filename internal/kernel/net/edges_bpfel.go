@@ -49,7 +49,16 @@ type edgesConnection struct {
 	EdgeGeneration   uint32
 	Swept            uint32
 	Unused           uint32
-	Counted          struct {
+	AtProxy          struct {
+		_       structs.HostLayout
+		Key     uint64
+		Ns      uint64
+		Proxy   uint32
+		Process uint32
+		Number  uint32
+		Unused  uint32
+	}
+	Counted struct {
 		_                    structs.HostLayout
 		SentBytes            uint64
 		ReceivedBytes        uint64
@@ -272,6 +281,8 @@ type edgesEdge struct {
 	DurationSumNs       uint64
 	Histograms          [3]uint32
 	Process             uint32
+	Proxy               uint32
+	Unused              uint32
 	Upgrades            uint64
 	Lost                uint64
 	LostReplies         uint64
@@ -528,7 +539,16 @@ type edgesHttp2Stream struct {
 	GrpcStatus     uint8
 	Unsure         uint8
 	EdgeGeneration uint32
-	Name           [96]uint8
+	AtProxy        struct {
+		_       structs.HostLayout
+		Key     uint64
+		Ns      uint64
+		Proxy   uint32
+		Process uint32
+		Number  uint32
+		Unused  uint32
+	}
+	Name [96]uint8
 }
 
 type edgesHttp2StreamKey struct {
@@ -693,6 +713,34 @@ const (
 	edgesProtocolPROTOCOL_OPAQUE     edgesProtocol = 255
 )
 
+type edgesProxy struct {
+	_         structs.HostLayout
+	Requests  uint64
+	Matched   uint64
+	Alone     uint64
+	SumNs     uint64
+	Processes [64]struct {
+		_          structs.HostLayout
+		Id         uint32
+		Unanswered uint32
+		Key        uint64
+		Ns         uint64
+		Number     uint32
+		Protocol   uint32
+	}
+	Took   edgesHistogram
+	Queues [64]struct {
+		_          structs.HostLayout
+		Key        uint64
+		NewestNs   uint64
+		First      uint32
+		Next       uint32
+		Unanswered uint32
+		Unused     uint32
+		ReceivedNs [64]uint64
+	}
+}
+
 type edgesQuota uint32
 
 const (
@@ -817,6 +865,7 @@ const (
 	edgesMapQuotaDrops             = "quota_drops"
 	edgesMapReservedEdges          = "reserved_edges"
 	edgesMapReservedEndpoints      = "reserved_endpoints"
+	edgesMapTimedProxies           = "timed_proxies"
 	edgesMapTlsCalls               = "tls_calls"
 	edgesMapTlsConnections         = "tls_connections"
 	edgesMapTransactionLog         = "transaction_log"
@@ -873,6 +922,7 @@ const (
 	edgesVarPacketsSampled         = "packets_sampled"
 	edgesVarPairRound              = "pair_round"
 	edgesVarPairsFound             = "pairs_found"
+	edgesVarProxyRecord            = "proxy_record"
 	edgesVarQueriesFound           = "queries_found"
 	edgesVarReaderEnums            = "reader_enums"
 	edgesVarReadsTls               = "reads_tls"
@@ -1002,6 +1052,7 @@ type edgesMapSpecs struct {
 	QuotaDrops        *ebpf.MapSpec `ebpf:"quota_drops"`
 	ReservedEdges     *ebpf.MapSpec `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.MapSpec `ebpf:"reserved_endpoints"`
+	TimedProxies      *ebpf.MapSpec `ebpf:"timed_proxies"`
 	TlsCalls          *ebpf.MapSpec `ebpf:"tls_calls"`
 	TlsConnections    *ebpf.MapSpec `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.MapSpec `ebpf:"transaction_log"`
@@ -1037,6 +1088,7 @@ type edgesVariableSpecs struct {
 	PacketsSampled       *ebpf.VariableSpec `ebpf:"packets_sampled"`
 	PairRound            *ebpf.VariableSpec `ebpf:"pair_round"`
 	PairsFound           *ebpf.VariableSpec `ebpf:"pairs_found"`
+	ProxyRecord          *ebpf.VariableSpec `ebpf:"proxy_record"`
 	QueriesFound         *ebpf.VariableSpec `ebpf:"queries_found"`
 	ReaderEnums          *ebpf.VariableSpec `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.VariableSpec `ebpf:"reads_tls"`
@@ -1111,6 +1163,7 @@ type edgesMaps struct {
 	QuotaDrops        *ebpf.Map `ebpf:"quota_drops"`
 	ReservedEdges     *ebpf.Map `ebpf:"reserved_edges"`
 	ReservedEndpoints *ebpf.Map `ebpf:"reserved_endpoints"`
+	TimedProxies      *ebpf.Map `ebpf:"timed_proxies"`
 	TlsCalls          *ebpf.Map `ebpf:"tls_calls"`
 	TlsConnections    *ebpf.Map `ebpf:"tls_connections"`
 	TransactionLog    *ebpf.Map `ebpf:"transaction_log"`
@@ -1160,6 +1213,7 @@ func (m *edgesMaps) Close() error {
 		m.QuotaDrops,
 		m.ReservedEdges,
 		m.ReservedEndpoints,
+		m.TimedProxies,
 		m.TlsCalls,
 		m.TlsConnections,
 		m.TransactionLog,
@@ -1196,6 +1250,7 @@ type edgesVariables struct {
 	PacketsSampled       *ebpf.Variable `ebpf:"packets_sampled"`
 	PairRound            *ebpf.Variable `ebpf:"pair_round"`
 	PairsFound           *ebpf.Variable `ebpf:"pairs_found"`
+	ProxyRecord          *ebpf.Variable `ebpf:"proxy_record"`
 	QueriesFound         *ebpf.Variable `ebpf:"queries_found"`
 	ReaderEnums          *ebpf.Variable `ebpf:"reader_enums"`
 	ReadsTls             *ebpf.Variable `ebpf:"reads_tls"`

@@ -21,6 +21,7 @@ type Options struct {
 	MaxConnections, MaxFlows, MaxStreams int
 	MaxEndpoints, MaxEdgeEndpoints       int
 	MaxListeners, MaxPacketDrops         int
+	MaxProxies                           int
 	WithoutEndpoints, TLS                bool
 	Packets                              PacketMode
 	// LogTransactions makes Transactions work, with room for so many.
@@ -56,6 +57,7 @@ func New(o Options) *Net {
 	o.MaxEdgeEndpoints = host.DefaultTo(o.MaxEdgeEndpoints, 64)
 	o.MaxListeners = host.DefaultTo(o.MaxListeners, 16384)
 	o.MaxPacketDrops = host.DefaultTo(o.MaxPacketDrops, 2048)
+	o.MaxProxies = host.DefaultTo(o.MaxProxies, 64)
 	o.ProcFS = cmp.Or(o.ProcFS, "/proc")
 	return &Net{Loader: host.NewLoader(), options: o}
 }
@@ -72,7 +74,7 @@ func (p *Net) Open(k *host.Kernel) error {
 // Parts of the module.
 func (p *Net) Parts() []host.Part {
 	parts := []host.Part{
-		{Rank: 4, Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses"},
+		{Rank: 4, Part: model.Part{Name: "names", Purpose: "what requests ask for: methods, routes, commands and statuses; how long proxies take"},
 			Always:    p.edges != nil && !p.options.WithoutEndpoints && !p.options.TLS,
 			Detaching: func() error { return p.edges.setNamesShed(1) },
 			Attached:  func() error { return p.edges.setNamesShed(0) }},
