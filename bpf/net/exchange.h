@@ -16,16 +16,22 @@ static __always_inline void count_request(struct edge *edge)
 	__sync_fetch_and_add(&edge->requests, 1);
 }
 
+static __noinline int request_at_proxy(struct connection *c, struct edge *edge)
+{
+	if (!c || !edge)
+		return 0;
+	u64 name = c->head.state >= HEAD_NAMED ? hash_of_name(c->head.name, ENDPOINT_NAME) : 0;
+
+	at_proxy(edge, &c->at_proxy, name, c->head.protocol, c->first_ns);
+	return 0;
+}
+
 /* A request is counted in the call that sends or receives it. */
 static __always_inline void begin_request(struct connection *c, struct edge *edge)
 {
-	struct head *h = &c->head;
-
 	count_request(edge);
 	if (edge->proxy && !names_shed)
-		at_proxy(edge, &c->at_proxy,
-			 h->state >= HEAD_NAMED ? hash_of_name(h->name, ENDPOINT_NAME) : 0,
-			 h->protocol, c->first_ns);
+		request_at_proxy(c, edge);
 }
 
 /* The connection is closed before the reply. */
@@ -159,14 +165,17 @@ static __always_inline void on_push(struct connection *c, struct edge *edge)
 		set_flags(c, CONNECTION_STREAM);
 }
 
-static __always_inline void reply_began(struct connection *c, struct edge *edge, u64 now)
+static __noinline int reply_began(struct connection *c, struct edge *edge, u64 now)
 {
+	if (!c || !edge)
+		return 0;
 	c->last_ns = now;
 	c->reply_ns = now;
 	c->phase = PHASE_REPLY;
 	leave_proxy(&c->at_proxy);
 	__sync_fetch_and_add(&edge->replies, 1);
 	add_sample(&edge->histograms[EDGE_TTFB], &edge->ttfb_sum_ns, elapsed(c->first_ns, now));
+	return 0;
 }
 
 static __always_inline void on_reply(struct sock *sk, struct connection *c, struct edge *edge,

@@ -141,7 +141,6 @@ static __always_inline void abort_stream(struct http2_stream *s, u64 now)
 {
 	struct edge *edge = edge_at(s->edge, s->edge_generation);
 
-	leave_proxy(&s->at_proxy);
 	if (s->reply_ns)
 		finish_stream(s, now);
 	else if (edge)
@@ -334,7 +333,10 @@ static __noinline struct http2_stream *reset_stream(struct http2_connection *h,
 	struct http2_stream_key key = {.connection = h->id, .stream = direction->stream};
 	struct http2_stream *s = which == DIRECTION_REPLIES ? stream_of_reply(h, direction, &key) :
 							 bpf_map_lookup_elem(&http2_streams, &key);
-	return s && end_stream(s, STREAM_ENDED | STREAM_RESET, direction->now_ns) ? s : NULL;
+	if (!s)
+		return NULL;
+	leave_proxy(&s->at_proxy);
+	return end_stream(s, STREAM_ENDED | STREAM_RESET, direction->now_ns) ? s : NULL;
 }
 
 #endif

@@ -6,9 +6,9 @@
 #include "include/kernel.h"
 #include "include/histogram.h"
 
-#define PROXY_QUEUES_BITS 6
+#define PROXY_QUEUES_BITS 7
 #define PROXY_QUEUES (1 << PROXY_QUEUES_BITS)
-#define PROXY_QUEUED 64
+#define PROXY_QUEUED 32
 #define PROXY_PROCESSES 64
 
 /* Requests of one name that one process has received, in their order. */
@@ -18,7 +18,7 @@ struct proxy_queue {
 	u32 first;	/* number of the oldest that may be there */
 	u32 next;	/* number of the next one */
 	u32 unanswered; /* requests without a reply, also those that were sent on */
-	u32 unused;
+	u32 returned;	/* of those, that were sent on and have a reply, or will have none */
 	u64 received_ns[PROXY_QUEUED]; /* 0: sent on, or answered */
 };
 
@@ -26,10 +26,12 @@ struct proxy_queue {
 struct proxy_process {
 	u32 id;
 	u32 unanswered; /* requests without a reply */
-	u64 key;	/* of the newest one's queue */
+	u64 key;	/* of the newest one's queue; 0: it is in none */
 	u64 ns;		/* when it was received */
+	u32 queue;	/* index of its queue */
 	u32 number;	/* in its queue */
 	u32 protocol;	/* of its connection */
+	u32 unused;
 };
 
 /*
@@ -48,12 +50,12 @@ struct proxy {
 
 /* What a connection remembers of its request at a proxy. */
 struct proxy_request {
-	u64 key; /* of its queue */
-	u64 ns;	 /* when it was received */
+	u64 key; /* of its queue; 0: it is in none */
+	u64 ns;	 /* when it was received; 0: it was sent */
 	u32 proxy; /* its index; 0: there is no such request */
 	u32 process;
+	u32 queue;  /* index of its queue */
 	u32 number; /* in its queue */
-	u32 unused;
 };
 
 /* What is still unanswered then is taken for lost, where its place is needed. */

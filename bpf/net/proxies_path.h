@@ -43,9 +43,9 @@ static __always_inline struct proxy *proxy_at(u32 index)
 	return map ? bpf_map_lookup_elem(map, &only) : NULL;
 }
 
-static __always_inline struct proxy_queue *queue_of(struct proxy *p, u64 key)
+static __always_inline struct proxy_queue *queue_at(struct proxy *p, u32 index)
 {
-	return &p->queues[key >> (64 - PROXY_QUEUES_BITS)];
+	return &p->queues[index & (PROXY_QUEUES - 1)];
 }
 
 static __always_inline struct proxy_process *process_at(struct proxy *p, u32 id)
@@ -95,8 +95,31 @@ static __always_inline bool claim_queue(struct proxy_queue *q, u64 key, u64 now)
 	if (__sync_val_compare_and_swap(&q->key, before, key) != before)
 		return false;
 	q->unanswered = 0;
+	q->returned = 0;
 	q->first = q->next;
 	return true;
+}
+
+/* Index of the queue of a key, which has two places to be in; -1: there is none. */
+static __always_inline int find_queue(struct proxy *p, u64 key)
+{
+	u32 one = key >> (64 - PROXY_QUEUES_BITS), other = key >> (32 - PROXY_QUEUES_BITS);
+
+	if (queue_at(p, one)->key == key)
+		return one;
+	return queue_at(p, other)->key == key ? other & (PROXY_QUEUES - 1) : -1;
+}
+
+static __always_inline int find_or_claim_queue(struct proxy *p, u64 key, u64 now)
+{
+	u32 one = key >> (64 - PROXY_QUEUES_BITS), other = key >> (32 - PROXY_QUEUES_BITS);
+	int known = find_queue(p, key);
+
+	if (known >= 0)
+		return known;
+	if (claim_queue(queue_at(p, one), key, now))
+		return one;
+	return claim_queue(queue_at(p, other), key, now) ? other & (PROXY_QUEUES - 1) : -1;
 }
 
 static __always_inline bool claim_process(struct proxy_process *w, u32 id, u64 now)
@@ -123,14 +146,17 @@ static __noinline int proxy_received(u32 index, struct proxy_request *r, u64 nam
 		return 0;
 	u32 process = bpf_get_current_pid_tgid() >> 32;
 	u64 key = queue_key(process, name);
-	struct proxy_queue *q = queue_of(p, key);
 	struct proxy_process *w = process_at(p, process);
+	int queue = find_or_claim_queue(p, key, ns);
 	__sync_fetch_and_add(&p->requests, 1);
 	r->key = 0;
 	r->ns = ns;
 	r->process = process;
 	r->proxy = index;
-	if (claim_queue(q, key, ns)) {
+	if (queue >= 0) {
+		struct proxy_queue *q = queue_at(p, queue);
+
+		r->queue = queue;
 		__sync_fetch_and_add(&q->unanswered, 1);
 		r->key = key;
 		r->number = __sync_fetch_and_add(&q->next, 1);
@@ -142,35 +168,10 @@ static __noinline int proxy_received(u32 index, struct proxy_request *r, u64 nam
 	__sync_fetch_and_add(&w->unanswered, 1);
 	w->key = r->key;
 	w->ns = ns;
+	w->queue = r->queue;
 	w->number = r->number;
 	w->protocol = protocol;
 	return 0;
-}
-
-/* A request has a reply, or will have none. */
-static __noinline int proxy_answered(struct proxy_request *r)
-{
-	if (!r)
-		return 0;
-	u32 index = __sync_lock_test_and_set(&r->proxy, 0);
-	struct proxy *p = index ? proxy_at(index) : NULL;
-	if (!p)
-		return 0;
-	struct proxy_queue *q = queue_of(p, r->key);
-	struct proxy_process *w = process_at(p, r->process);
-	if (w->id == r->process)
-		one_less(&w->unanswered);
-	if (!r->key || q->key != r->key)
-		return 0;
-	one_less(&q->unanswered);
-	__sync_val_compare_and_swap(place_in(q, r->number), r->ns, 0);
-	return 0;
-}
-
-static __always_inline void leave_proxy(struct proxy_request *r)
-{
-	if (r->proxy)
-		proxy_answered(r);
 }
 
 /* When the oldest request of a queue was received; 0 if there is none. */
@@ -198,6 +199,55 @@ static __always_inline u64 take_oldest(struct proxy_queue *q)
 	return 0;
 }
 
+/*
+ * A request has a reply, or will have none. If none came back that was sent on, the proxy has
+ * answered it by itself, and it does not wait any more. Of requests of one name that change places
+ * in the proxy each is taken for another: as many wait, whoever they are.
+ */
+static __always_inline void received_is_answered(struct proxy *p, struct proxy_queue *q,
+						 struct proxy_request *r)
+{
+	struct proxy_process *w = process_at(p, r->process);
+
+	if (w->id == r->process)
+		one_less(&w->unanswered);
+	if (!r->key || q->key != r->key)
+		return;
+	if (q->returned)
+		one_less(&q->returned);
+	else if (__sync_val_compare_and_swap(place_in(q, r->number), r->ns, 0) != r->ns)
+		take_oldest(q);
+	one_less(&q->unanswered);
+	/* In this order: what is received meanwhile is unanswered before it has a number. */
+	u32 next = __sync_fetch_and_add(&q->next, 0);
+	if (!q->unanswered) {
+		q->returned = 0;
+		q->first = next;
+	}
+}
+
+static __noinline int proxy_answered(struct proxy_request *r)
+{
+	if (!r)
+		return 0;
+	u32 index = __sync_lock_test_and_set(&r->proxy, 0);
+	struct proxy *p = index ? proxy_at(index) : NULL;
+	if (!p)
+		return 0;
+	struct proxy_queue *q = queue_at(p, r->queue);
+	if (r->ns)
+		received_is_answered(p, q, r);
+	else if (q->key == r->key && q->returned < q->unanswered)
+		__sync_fetch_and_add(&q->returned, 1);
+	return 0;
+}
+
+static __always_inline void leave_proxy(struct proxy_request *r)
+{
+	if (r->proxy)
+		proxy_answered(r);
+}
+
 static __always_inline bool is_http(u32 protocol)
 {
 	return protocol == PROTOCOL_HTTP || protocol == PROTOCOL_HTTP2 || protocol == PROTOCOL_GRPC;
@@ -211,35 +261,45 @@ static __always_inline bool may_be_sent_on_as(u32 received, u32 sent)
 }
 
 /* When the only request of a process was received; 0 if it has none, several, or sent it on. */
-static __always_inline u64 take_only(struct proxy *p, u32 process, u32 protocol)
+static __always_inline u64 take_only(struct proxy *p, u32 process, u32 protocol,
+				     struct proxy_request *r)
 {
 	struct proxy_process *w = process_at(p, process);
-	u64 ns = w->ns, key = w->key;
+	u64 ns = w->ns;
 
-	if (w->id != process || w->unanswered != 1 || !key || !may_be_sent_on_as(w->protocol, protocol))
+	r->key = w->key;
+	r->queue = w->queue;
+	if (w->id != process || w->unanswered != 1 || !r->key ||
+	    !may_be_sent_on_as(w->protocol, protocol))
 		return 0;
-	u64 *place = place_in(queue_of(p, key), w->number);
+	u64 *place = place_in(queue_at(p, r->queue), w->number);
 	return __sync_val_compare_and_swap(place, ns, 0) == ns ? ns : 0;
 }
 
 /* A request was sent, by the calling process. */
-static __noinline int proxy_sent(u32 index, u64 name, u32 protocol, u64 sent_ns)
+static __noinline int proxy_sent(u32 index, struct proxy_request *r, u64 name, u32 protocol,
+				 u64 sent_ns)
 {
 	struct proxy *p = proxy_at(index);
 
-	if (!p)
+	if (!p || !r)
 		return 0;
 	u32 process = bpf_get_current_pid_tgid() >> 32;
 	u64 key = queue_key(process, name), received_ns = 0;
-	struct proxy_queue *q = queue_of(p, key);
-	if (name && q->key == key)
-		received_ns = take_oldest(q);
+	int queue = name ? find_queue(p, key) : -1;
+	if (queue >= 0) {
+		r->key = key;
+		r->queue = queue;
+		received_ns = take_oldest(queue_at(p, queue));
+	}
 	if (!received_ns) {
-		received_ns = take_only(p, process, protocol);
+		received_ns = take_only(p, process, protocol, r);
 		if (!received_ns)
 			return 0;
 		__sync_fetch_and_add(&p->alone, 1);
 	}
+	r->ns = 0;
+	r->proxy = index;
 	u64 took = elapsed(received_ns, sent_ns);
 	__sync_fetch_and_add(&p->sum_ns, took);
 	histogram_add(&p->took, took);
@@ -251,14 +311,11 @@ static __noinline int proxy_sent(u32 index, u64 name, u32 protocol, u64 sent_ns)
 static __always_inline void at_proxy(struct edge *edge, struct proxy_request *r, u64 name,
 				     u32 protocol, u64 first_ns)
 {
-	u32 index = edge->proxy;
-
-	if (edge->key.role == ROLE_CLIENT) {
-		proxy_sent(index, name, protocol, first_ns);
-		return;
-	}
 	leave_proxy(r);
-	proxy_received(index, r, name, protocol, first_ns);
+	if (edge->key.role == ROLE_CLIENT)
+		proxy_sent(edge->proxy, r, name, protocol, first_ns);
+	else
+		proxy_received(edge->proxy, r, name, protocol, first_ns);
 }
 
 #endif

@@ -55,8 +55,8 @@ type edgesConnection struct {
 		Ns      uint64
 		Proxy   uint32
 		Process uint32
+		Queue   uint32
 		Number  uint32
-		Unused  uint32
 	}
 	Counted struct {
 		_                    structs.HostLayout
@@ -545,8 +545,8 @@ type edgesHttp2Stream struct {
 		Ns      uint64
 		Proxy   uint32
 		Process uint32
+		Queue   uint32
 		Number  uint32
-		Unused  uint32
 	}
 	Name [96]uint8
 }
@@ -725,19 +725,21 @@ type edgesProxy struct {
 		Unanswered uint32
 		Key        uint64
 		Ns         uint64
+		Queue      uint32
 		Number     uint32
 		Protocol   uint32
+		Unused     uint32
 	}
 	Took   edgesHistogram
-	Queues [64]struct {
+	Queues [128]struct {
 		_          structs.HostLayout
 		Key        uint64
 		NewestNs   uint64
 		First      uint32
 		Next       uint32
 		Unanswered uint32
-		Unused     uint32
-		ReceivedNs [64]uint64
+		Returned   uint32
+		ReceivedNs [32]uint64
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 
 func TestMain(m *testing.M) {
 	kerneltest.Main(m, map[string]func(string) int{
-		"listen":    func(string) int { return manyListeners() },
-		"streams":   func(string) int { return untilInputEnds(holdStreams) },
-		"datagrams": func(string) int { return untilInputEnds(sendToMany) },
+		"listen":        func(string) int { return manyListeners() },
+		"streams":       func(string) int { return untilInputEnds(holdStreams) },
+		"datagrams":     func(string) int { return untilInputEnds(sendToMany) },
+		"stampingproxy": func(string) int { return stampingProxy() },
+		"reverseproxy":  func(string) int { return reverseProxy() },
 	}, shared)
 }
 
