@@ -16,6 +16,7 @@ func TestMain(m *testing.M) {
 		"datagrams":     func(string) int { return untilInputEnds(sendToMany) },
 		"stampingproxy": func(string) int { return stampingProxy() },
 		"reverseproxy":  func(string) int { return reverseProxy() },
+		"asksdatabase":  func(string) int { return databaseClient() },
 	}, shared)
 }
 
