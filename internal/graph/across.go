@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -141,10 +142,13 @@ func (c *crossings) compareClocks(m *frameMap) {
 }
 
 // wayDelays are the delays of packets one way, in seconds and in order; bound is by how much each may be wrong. above are
-// those above the least that took the same way between the same hosts.
+// those above the least that took the same way between the same hosts. variation is the sum of the differences between one
+// delay and the next on the same way, of which there are so many; no clock is in it.
 type wayDelays struct {
 	delays, above []float64
 	bound         float64
+	variation     float64
+	differences   int
 }
 
 // delays are those of the packets of some relations, there and back.
@@ -153,7 +157,7 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 		pair hostClocks
 		way  int
 	}
-	byPath := map[path][]float64{} // without the drift of clocks
+	byPath := map[path][]delayPoint{} // without the drift of clocks
 	for _, relation := range relations {
 		for i := range c.of[relation] {
 			p := &c.of[relation][i]
@@ -169,20 +173,33 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 			w.bound = max(w.bound, clocks.bound)
 			w.delays = append(w.delays, p.took-sign*clocks.ahead(p.at))
 			at := path{pair, way}
-			byPath[at] = append(byPath[at], p.took-sign*clocks.drift*(p.at-clocks.middle))
+			byPath[at] = append(byPath[at], delayPoint{p.at, p.took - sign*clocks.drift*(p.at-clocks.middle)})
 		}
 	}
 	for at, all := range byPath {
-		least := slices.Min(all)
-		for _, took := range all {
-			ways[at.way].above = append(ways[at.way].above, took-least)
-		}
+		ways[at.way].compare(all)
 	}
 	for i := range ways {
 		slices.Sort(ways[i].delays)
 		slices.Sort(ways[i].above)
 	}
 	return ways
+}
+
+// compare compares the delays of packets that took the same way with the least of them, and with one another.
+func (w *wayDelays) compare(all []delayPoint) {
+	slices.SortFunc(all, func(a, b delayPoint) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.took, b.took)) })
+	least := all[0].took
+	for i := range all {
+		least = min(least, all[i].took)
+		if i > 0 {
+			w.variation += math.Abs(all[i].took - all[i-1].took)
+			w.differences++
+		}
+	}
+	for i := range all {
+		w.above = append(w.above, all[i].took-least)
+	}
 }
 
 // addTo adds to a network, which may be nil, what packets between hosts tell of it.
@@ -198,16 +215,22 @@ func (c *crossings) addTo(n *Network, relations []int32) *Network {
 		n = &Network{}
 	}
 	for i, to := range [2]struct {
-		p50, p99, above50, above99, bound **Seconds
-		matched                           **float64
-	}{{&n.DelayThereP50, &n.DelayThereP99, &n.AboveThereP50, &n.AboveThereP99, &n.DelayThereError, &n.MatchedThere},
-		{&n.DelayBackP50, &n.DelayBackP99, &n.AboveBackP50, &n.AboveBackP99, &n.DelayBackError, &n.MatchedBack}} {
+		p50, p99, above50, above99, bound, jitter **Seconds
+		matched                                   **float64
+	}{{&n.DelayThereP50, &n.DelayThereP99, &n.AboveThereP50, &n.AboveThereP99, &n.DelayThereError, &n.JitterThere,
+		&n.MatchedThere},
+		{&n.DelayBackP50, &n.DelayBackP99, &n.AboveBackP50, &n.AboveBackP99, &n.DelayBackError, &n.JitterBack,
+			&n.MatchedBack}} {
 		w := &ways[i]
 		if len(w.delays) < minCrossed {
 			continue
 		}
 		*to.matched = ptrTo(float64(len(w.delays)))
 		*to.above50, *to.above99 = quantileOf(w.above, 0.5), quantileOf(w.above, 0.99)
+		if *to.jitter == nil && w.differences > 0 {
+			jitter := Seconds(w.variation / float64(w.differences))
+			*to.jitter = &jitter
+		}
 		// What is within one host has no error of clocks, and is not mixed with what has.
 		if p50 := quantileOf(w.delays, 0.5); float64(*p50) > w.bound && *to.p50 == nil {
 			bound := Seconds(w.bound)

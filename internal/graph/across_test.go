@@ -131,3 +131,22 @@ func TestAboveTheLeastIsExact(t *testing.T) {
 		}
 	}
 }
+
+// TestJitterAcrossHosts: by how much one packet's delay differs from the next one's is told without any common clock.
+func TestJitterAcrossHosts(t *testing.T) {
+	// Every other packet there waits for 2 ms: 60 packets in ten seconds, one each sixth of a second.
+	queue := func(at float64) float64 { return math.Mod(math.Round(at*6), 2) * 2e-3 }
+	for _, drift := range []float64{0, 50e-6} {
+		c := twoClocks{offset: 40e-3, drift: drift, there: 1e-3, back: 1e-3, queue: queue}
+		exact := c
+		exact.offset, exact.drift = 0, 0
+		got, want := crossedEdge(t, crossedHosts(&c, 60, 0)), crossedEdge(t, crossedHosts(&exact, 60, time.Microsecond))
+		if got.JitterThere == nil || got.JitterBack == nil || want.JitterThere == nil {
+			t.Fatalf("drift %v: the jitter is not told: %+v", drift, got)
+		}
+		if there, back := float64(*got.JitterThere), float64(*got.JitterBack); math.Abs(there-float64(*want.JitterThere)) > 20e-6 ||
+			there < 10*back {
+			t.Errorf("drift %v: jitter %v there, want %v; %v back, where no packet waits", drift, there, *want.JitterThere, back)
+		}
+	}
+}
