@@ -50,8 +50,6 @@ var containerProxyRows = []Row[ContainerSample]{
 				Quantile: 0.5, Meaning: "Half of the requests that it sent on took less from being received to being sent on"},
 			{Key: "proxy_p99", Title: "Time in the proxy p99", Unit: "s", Group: GroupNetwork, Formula: QuantileOf,
 				Quantile: 0.99, Meaning: "99 % of the requests that it sent on took less from being received to being sent on"},
-			{Key: "proxy_mean", Title: "Time in the proxy, mean", Unit: "s", Group: GroupNetwork, Formula: MeanOf,
-				Meaning: "Right also where equal requests were in it at once, which are told apart by their order alone"},
 		}}}},
 	{Name: "container_proxy_matched_requests_total", OTel: "container.proxy.matched_requests", Unit: "{request}",
 		Kind: Counter,
@@ -63,7 +61,8 @@ var containerProxyRows = []Row[ContainerSample]{
 				Meaning: "Of the requests that its proxies received, how many were found where they were sent on: " +
 					"of these are the times. The others were answered by the proxy, or could not be told apart"}}}}},
 	{Name: "container_proxy_requests_total", OTel: "container.proxy.requests", Unit: "{request}", Kind: Counter,
-		Help: "Requests that the container's processes received which send requests on",
+		Graph: true,
+		Help:  "Requests that the container's processes received which send requests on",
 		Columns: []Column[ContainerSample]{{Name: "proxy_requests",
 			Count: ofProxy(func(p *ProxyCounters) uint64 { return p.Requests })}}},
 	{Name: "container_proxy_alone_requests_total", OTel: "container.proxy.alone_requests", Unit: "{request}",

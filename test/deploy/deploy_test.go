@@ -165,7 +165,7 @@ func TestAlertRules(t *testing.T) {
 		}
 	}
 	// Its format has no native histograms; these are asked for data in TestQueriesGiveData.
-	untested := []string{"ContainerWaitsForCPU", "ForwardingSlow", "EdgeSlow"}
+	untested := []string{"ContainerWaitsForCPU", "ForwardingSlow", "ProxySlow", "EdgeSlow"}
 	for _, d := range documents(t, root+"prometheus/alerts.yml") {
 		for _, g := range d["groups"].([]any) {
 			for _, r := range at(t, g, "rules").([]any) {

@@ -85,5 +85,5 @@ func MayBeQuiet(where string) bool {
 	if strings.Contains(where, ".json: ") {
 		return where == "self.json: What is off"
 	}
-	return !slices.Contains([]string{"ContainerWaitsForCPU", "ForwardingSlow", "EdgeSlow"}, where)
+	return !slices.Contains([]string{"ContainerWaitsForCPU", "ForwardingSlow", "ProxySlow", "EdgeSlow"}, where)
 }

@@ -23,6 +23,7 @@ const ADVICE: [RegExp, string, string][] = [
   [/^packet_samples$/, 'Fewer of the packets between hosts are timed than might be.', 'Nothing: after a second fewer are sampled.'],
   [/^multipath_transfers$/, 'Data of multipath TCP connections is not seen.', 'Turn multipath off where it is not meant (GODEBUG=multipathtcp=0 in Go).'],
   [/^packet_drops$/, 'Some packets that the kernel dropped are not counted.', 'Nothing: places that are not used for a minute are freed. Many of them: network namespaces or devices come and go fast.'],
+  [/^proxies$/, 'Of some programs that send requests on it is not known how long that takes.', 'Nothing: at most 64 kinds of programs are timed.'],
   [/^forwarders$/, 'Of some containers that forward packets it is not known how long that takes.', 'Nothing: at most 64 network namespaces are timed.'],
   [/^forwarded_clients$/, 'It is not known which client is behind Docker’s userland proxy.', 'Start dockerd with --userland-proxy=false.'],
   [/^missed_events$/, 'The kernel did not run a program, because it was already running on that CPU.', 'Nothing in small numbers: a switch within a switch.'],

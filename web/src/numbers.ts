@@ -106,7 +106,7 @@ export interface Side {
 export const USAGE_GROUPS: [string, string[]][] = [
   ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits', 'thread_starts', 'threads_mean', 'threads_highest', 'busy_threads_mean', 'busy_threads_highest']],
   ['Memory', ['memory_bytes', 'memory_bytes_mean', 'memory_bytes_highest', 'working_set_bytes', 'working_set_bytes_mean', 'working_set_bytes_highest', 'rss_bytes', 'rss_bytes_mean', 'rss_bytes_highest', 'cache_bytes', 'cache_bytes_mean', 'cache_bytes_highest', 'memory_limit_bytes', 'minor_page_faults', 'major_page_faults', 'oom_kills']],
-  ['Network', ['network_receive_bytes', 'network_transmit_bytes', 'receive_packets', 'transmit_packets', 'network_errors', 'network_dropped', 'zero_windows', 'listen_overflows', 'kernel_drops', 'forwarded_packets', 'forward_p50', 'forward_p99']],
+  ['Network', ['network_receive_bytes', 'network_transmit_bytes', 'receive_packets', 'transmit_packets', 'network_errors', 'network_dropped', 'zero_windows', 'listen_overflows', 'kernel_drops', 'forwarded_packets', 'forward_p50', 'forward_p99', 'proxy_p50', 'proxy_p99', 'proxy_matched_share', 'proxy_alone_share']],
   ['Disk', ['disk_read_bytes', 'disk_write_bytes', 'disk_reads', 'disk_writes']],
 ]
 
@@ -161,6 +161,10 @@ export const USAGE_MEANING: Record<string, string> = {
   kernel_drops: 'Packets that it sent or was to receive and that the kernel dropped: full buffers, rules, nobody there',
   forward_p50: 'Half of the packets that were timed took less to pass through',
   forward_p99: '99 % of the packets that were timed took less to pass through',
+  proxy_p50: 'Half of the requests that it sent on took less from being received to being sent on',
+  proxy_p99: '99 % of the requests that it sent on took less from being received to being sent on',
+  proxy_matched_share: 'Of the requests that its proxies received, how many were found where they were sent on: of these are the times. The others were answered by the proxy, or could not be told apart',
+  proxy_alone_share: 'Of the requests that were found again, how many had another name when they were sent on. In a program that is no proxy, its first call of a service is taken for its request sent on',
 }
 
 /** What a number means, in plain words, where its title does not say it. */

@@ -126,6 +126,8 @@ type recorderEdge struct {
 	DurationSumNs       uint64
 	Histograms          [3]uint32
 	Process             uint32
+	Proxy               uint32
+	Unused              uint32
 	Upgrades            uint64
 	Lost                uint64
 	LostReplies         uint64
