@@ -458,3 +458,85 @@ func TestServerThatAsksADatabaseIsNoProxy(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkProxies tells what the data hooks cost per run where a request is received and sent on: of a program that is
+// not known to be a proxy, and of one that is. All ends are in this program, so that half of the runs are those of the
+// client and of the upstream server.
+func BenchmarkProxies(b *testing.B) {
+	request, reply := []byte("GET /shop/cart HTTP/1.1\r\nHost: shop\r\n\r\n"), []byte("HTTP/1.1 204 No Content\r\n\r\n")
+	for _, is := range []bool{false, true} {
+		b.Run(map[bool]string{false: "not timed", true: "timed"}[is], func(b *testing.B) {
+			p := New(Options{MaxProxies: 1})
+			if err := p.Open(kerneltest.Kernel(b)); err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			client, proxy := connected(b)
+			onward, server := connected(b)
+			buffer := make([]byte, 1000)
+			pass := func(from, to net.Conn, message []byte) {
+				if _, err := from.Write(message); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(to, buffer[:len(message)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			exchange := func() {
+				pass(client, proxy, request)
+				pass(onward, server, request)
+				pass(server, onward, reply)
+				pass(proxy, client, reply)
+			}
+			exchange()
+			if _, err := p.ReadEdges(); err != nil {
+				b.Fatal(err)
+			}
+			// This program is a proxy by the first reading; the other's edges are not marked, or the client's are.
+			for _, edge := range p.edges.inUse() {
+				port := int(edge.Key.Port)
+				mine := edge.Key.Role == uint8(model.RoleServer) && port == client.RemoteAddr().(*net.TCPAddr).Port ||
+					edge.Key.Role == uint8(model.RoleClient) && port == onward.RemoteAddr().(*net.TCPAddr).Port
+				edge.Proxy = 0
+				if is && mine {
+					edge.Proxy = 1
+				}
+			}
+			statistics, err := host.EnableStatistics()
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer statistics.Close()
+			before := host.ProgramCosts(p)
+			for b.Loop() {
+				exchange()
+			}
+			for i, c := range host.ProgramCosts(p) {
+				if runs := c.Runs - before[i].Runs; runs > uint64(b.N) {
+					b.ReportMetric(float64(c.RunTimeNS-before[i].RunTimeNS)/float64(b.N), c.Name+"-ns/op")
+				}
+			}
+			if got := p.ReadProxies(); is && (len(got) != 1 || got[0].Matched < uint64(b.N)) {
+				b.Errorf("%+v of %d", got, b.N)
+			}
+		})
+	}
+}
+
+// connected are the ends of a connection.
+func connected(b *testing.B) (client, server net.Conn) {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	if client, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+		b.Fatal(err)
+	}
+	if server, err = listener.Accept(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
