@@ -368,9 +368,11 @@ func TestProxyThatRenames(t *testing.T) {
 	}
 }
 
-// nginxProxy listens with an option; more is in the description of the upstream server, at its end.
-func nginxProxy(t *testing.T, option, upstream, more string) uint16 {
+// nginxProxy listens with an option, in a control group of its own; more is in the description of the upstream server,
+// at its end.
+func nginxProxy(t *testing.T, option, upstream, more string) (port uint16, owner model.CgroupID) {
 	t.Helper()
+	g := kerneltest.NewGroup(t, "outsight-nginx")
 	port, dir := freePort(t), t.TempDir()
 	config := filepath.Join(dir, "nginx.conf")
 	os.WriteFile(config, fmt.Appendf(nil, `
@@ -385,16 +387,17 @@ http {
 		location /own { return 200 "mine"; }
 	}
 }`, dir, port, upstream, more, option), 0o644)
-	daemon(t, port, "/usr/sbin/nginx", "-c", config, "-p", dir)
-	return port
+	daemon(t, port, "/bin/sh", append([]string{"-c",
+		`config=$0; for group; do echo $$ >$group/cgroup.procs; done; exec /usr/sbin/nginx -c $config`, config}, g.Dirs...)...)
+	return port, g.ID(t)
 }
 
 func TestNginxAsProxy(t *testing.T) {
 	p := openShared(t)
-	is := func(k *model.KernelProxy) bool { return k.Process == "nginx" }
 	for name, more := range map[string]string{"a connection for each": "", "connections kept": "keepalive 16;"} {
 		t.Run(name, func(t *testing.T) {
-			port := nginxProxy(t, "", upstreamServer(t, 2*time.Millisecond), more)
+			port, owner := nginxProxy(t, "", upstreamServer(t, 2*time.Millisecond), more)
+			is := ownedBy(owner)
 			base := "http://" + address(port)
 			before := found(t, p, is, base+"/")
 			begin := time.Now()
@@ -417,13 +420,12 @@ func TestNginxAsProxy(t *testing.T) {
 // nginx that ends encryption: what it receives cannot be read, so a request is found while it is the only one.
 func TestNginxThatEndsTLS(t *testing.T) {
 	p := openShared(t)
-	is := func(k *model.KernelProxy) bool { return k.Process == "nginx" }
 	dir := t.TempDir()
 	execute(t, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
 		"-subj", "/CN=localhost", "-keyout", filepath.Join(dir, "key"), "-out", filepath.Join(dir, "certificate"))
-	port := nginxProxy(t, "ssl", upstreamServer(t, 0), fmt.Sprintf("keepalive 16; } ssl_certificate %[1]s/certificate; "+
+	port, owner := nginxProxy(t, "ssl", upstreamServer(t, 0), fmt.Sprintf("keepalive 16; } ssl_certificate %[1]s/certificate; "+
 		"ssl_certificate_key %[1]s/key; map $host $unused { default 0;", dir))
-	base := "https://" + address(port)
+	base, is := "https://"+address(port), ownedBy(owner)
 	before := found(t, p, is, base+"/")
 	const requests = 100
 	get(t, 1, requests, func(int) string { return base + "/shop" })
