@@ -54,6 +54,7 @@ Exit code 0 if something came back from B, 1 if nothing did or a container ended
   outsight probe --server http://127.0.0.1:8470
   sudo outsight probe shop-web shop-db
   sudo outsight probe shop-web 192.0.2.7 --duration 3s --tcp-port 5432
+  sudo outsight probe shop-web shop-db --dscp 46
   sudo outsight probe shop-web shop-db --capacity --output json | jq .capacity_there.bits_per_second`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.remote.server != "" && len(args) > 1 || o.remote.server == "" && len(args) != 0 && len(args) != 2 {
@@ -81,6 +82,7 @@ Exit code 0 if something came back from B, 1 if nothing did or a container ended
 	f.DurationVar(&o.Interval, "interval", 10*time.Millisecond, "time between two packets, 1ms at least; 100000 packets at most")
 	f.Uint16Var(&o.Port, "port", 0, "UDP port of the reflector: 862 on another host, any between containers of this one")
 	f.Uint16Var(&o.TCPPort, "tcp-port", 80, "port to which connections are timed where no reflector answers")
+	f.Uint8Var(&o.DSCP, "dscp", 0, "class of service (DSCP, 1 to 63) of the packets of STAMP, each way; says whether the network changes it")
 	f.BoolVar(&o.capacity, "capacity", false, "measure the capacity each way by a burst of TCP, when the rest is done")
 	f.Var(&o.capacityBytes, "capacity-bytes", "the most that a burst may have, in each direction, as in 2MB")
 	f.StringVar(&o.keyFile, "key-file", "", "file with the key of a reflector that wants HMAC")
@@ -256,6 +258,7 @@ func writeSession(out io.Writer, s *probe.Session) {
 	}
 	fmt.Fprintf(w, "round trip\t%d\t%d\t\t%s", s.There.Sent, s.Lost(), delayCells(s.RoundTrip))
 	w.Flush()
+	writeService(out, s.Service)
 	switch {
 	case s.RoundTrip == nil:
 	case s.Clocks == probe.OneClock:
@@ -266,6 +269,28 @@ func writeSession(out io.Writer, s *probe.Session) {
 		fmt.Fprintf(out, "Two clocks, known to %s: one-way delays are those above the least of their direction.\n",
 			shortTime(s.ClockError))
 	}
+}
+
+// writeService says what became of the class of service.
+func writeService(out io.Writer, s *probe.Service) {
+	if s == nil {
+		return
+	}
+	if s.There == nil {
+		fmt.Fprintf(out, "DSCP %d: no reflector says with which one packets arrived.\n", s.DSCP)
+		return
+	}
+	arrived := func(all []probe.Class) string {
+		if len(all) == 1 && all[0].DSCP == s.DSCP {
+			return "unchanged"
+		}
+		var parts []string
+		for _, c := range all {
+			parts = append(parts, fmt.Sprintf("%d in %d packets", c.DSCP, c.Packets))
+		}
+		return strings.Join(parts, ", ")
+	}
+	fmt.Fprintf(out, "DSCP %d arrived: there %s, back %s.\n", s.DSCP, arrived(s.There), arrived(s.Back))
 }
 
 func writeEcho(out io.Writer, r *probe.Result) {

@@ -164,6 +164,10 @@ func TestConvertValues(t *testing.T) {
 	web("container_forward_duration_seconds", float64(testHistogram().Count))
 	web("container_forward_unmatched_packets_total", 76)
 	web("container_forward_timed_one_in", 2)
+	web("container_proxy_duration_seconds", float64(testHistogram().Count))
+	web("container_proxy_matched_requests_total", float64(testHistogram().Count))
+	web("container_proxy_requests_total", 79)
+	web("container_proxy_alone_requests_total", 78)
 	counted := func(metric, before, after string, want float64) {
 		t.Helper()
 		f(metric+before+",host=node-1,id=4f1d,image=registry/web:1,name="+name+after, want)

@@ -104,6 +104,7 @@ func testSnapshot() *model.Snapshot {
 				Drops: &model.PacketDropCounters{Packets: 150, By: []model.PacketDrops{
 					{Reason: "NETFILTER_DROP", Packets: 77}, {Reason: "SOCKET_RCVBUFF", Device: "eth0", Packets: 73}}},
 				Forward:   &model.ForwardCounters{Packets: 75, Took: testHistogram(), Unmatched: 76, TimedOneIn: 2},
+				Proxy:     &model.ProxyCounters{Requests: 79, Matched: testHistogram().Count, Alone: 78, Took: testHistogram()},
 				Listeners: []model.ListenerCounters{{Drops: 43}, {Address: netip.MustParseAddrPort("0.0.0.0:80"), Drops: 44}},
 			},
 			{Container: db, CPU: &model.CPUCounters{UsageNS: 9}},

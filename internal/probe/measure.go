@@ -19,6 +19,8 @@ type Options struct {
 	// Port on which a reflector is made, any by default, or on which one of another host answers (862); TCPPort to which
 	// connections are timed where none answers (80).
 	Port, TCPPort uint16
+	// DSCP with which packets of the session are sent there and, where the reflector can, back (0 to MaxDSCP).
+	DSCP uint8
 	// Key of the reflector of another host; nil for open packets.
 	Key stamp.Key
 	// Capacity is how many bytes a burst may have, in each direction; 0 measures none.
@@ -32,6 +34,8 @@ const (
 	MaxPackets = 100_000
 	// MinInterval between two packets.
 	MinInterval = time.Millisecond
+	// MaxDSCP is the greatest: a DSCP has six bits.
+	MaxDSCP = 63
 	// MaxCapacity bounds the bytes of a burst, DefaultCapacity is what one has that somebody asks for.
 	MaxCapacity     = 1 << 30
 	DefaultCapacity = 2_000_000
@@ -64,6 +68,8 @@ func (o *Options) Check() error {
 	case o.Duration/o.Interval > MaxPackets:
 		return fmt.Errorf("%v with an interval of %v are %d packets, want %d at most", o.Duration, o.Interval,
 			o.Duration/o.Interval, MaxPackets)
+	case o.DSCP > MaxDSCP:
+		return fmt.Errorf("the DSCP is %d, want 0 to %d", o.DSCP, MaxDSCP)
 	case o.Capacity < 0 || o.Capacity > MaxCapacity:
 		return fmt.Errorf("a burst of %d bytes, want 0 to %d", o.Capacity, MaxCapacity)
 	}

@@ -80,6 +80,37 @@ func TestBetweenPlaces(t *testing.T) {
 	}
 }
 
+// TestClassesOfService: what a router makes of a class of service is told, by direction.
+func TestClassesOfService(t *testing.T) {
+	a, router, b := routed(t)
+	measure := func(to netip.Addr) (there, back []Class) {
+		t.Helper()
+		r, err := Measure(context.Background(), a.Place, At("b", dup(t, b.Place), to), Options{
+			Duration: 200 * time.Millisecond, Interval: 10 * time.Millisecond, DSCP: 46})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.STAMP == nil || r.STAMP.Service == nil || r.STAMP.Service.DSCP != 46 || r.STAMP.Back.Received != 20 {
+			t.Fatalf("%+v", r.STAMP)
+		}
+		return r.STAMP.Service.There, r.STAMP.Service.Back
+	}
+	same := []Class{{46, 20}}
+	for _, to := range b.Addresses {
+		if there, back := measure(to); !slices.Equal(there, same) || !slices.Equal(back, same) {
+			t.Errorf("%v: there %v, back %v, want %v both", to, there, back, same)
+		}
+	}
+	router.run(t, "iptables -t mangle -A FORWARD -o left -p udp -j DSCP --set-dscp 8")
+	router.run(t, "ip6tables -t mangle -A FORWARD -o right -p udp -j DSCP --set-dscp 0")
+	if there, back := measure(b.Addresses[0]); !slices.Equal(there, same) || !slices.Equal(back, []Class{{8, 20}}) {
+		t.Errorf("changed on the way back: there %v, back %v", there, back)
+	}
+	if there, back := measure(b.Addresses[1]); !slices.Equal(there, []Class{{0, 20}}) || !slices.Equal(back, same) {
+		t.Errorf("changed on the way there: there %v, back %v", there, back)
+	}
+}
+
 // TestTowardsAnAddress: without a reflector there are echo and connections, and where all is dropped nothing is measured.
 func TestTowardsAnAddress(t *testing.T) {
 	a, _, b := routed(t)
@@ -106,7 +137,8 @@ func TestTowardsAnAddress(t *testing.T) {
 
 func TestOptionsAreBounded(t *testing.T) {
 	for _, o := range []Options{{Interval: time.Microsecond}, {Duration: time.Millisecond}, {Duration: time.Hour,
-		Interval: time.Millisecond}, {Capacity: MaxCapacity + 1}, {Capacity: -1}} {
+		Interval: time.Millisecond}, {Capacity: MaxCapacity + 1}, {Capacity: -1},
+		{DSCP: 64}} {
 		if _, err := o.withDefaults(); err == nil {
 			t.Errorf("%+v is taken", o)
 		}

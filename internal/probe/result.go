@@ -73,6 +73,8 @@ type Session struct {
 	// which ClockOffset, what the reflector's clock is ahead, may be off. Both in seconds.
 	ClockError  float64 `json:"clock_error_seconds"`
 	ClockOffset float64 `json:"clock_offset_seconds"`
+	// Service is nil where no class of service was asked for.
+	Service *Service `json:"class_of_service,omitempty"`
 	// KernelTimes is the share of the packets that count in the delays: those of which all times are the kernel's, or all
 	// where it took none.
 	KernelTimes float64 `json:"kernel_times_share"`

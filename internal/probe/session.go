@@ -101,7 +101,7 @@ func (m *measurement) session(ctx context.Context, at netip.AddrPort, far *farEn
 		return nil, fmt.Errorf("making a sender at %s: %w", m.from.Name, err)
 	}
 	o.Interval, o.Timeout, o.Count, o.Session = m.o.Interval, m.o.Timeout, m.o.packets(), sessionNumber
-	o.Clock, o.Direct, o.Clocks = stamp.KernelClock, !o.TWAMP, !o.TWAMP
+	o.Clock, o.Direct, o.Clocks, o.DSCP = stamp.KernelClock, !o.TWAMP, !o.TWAMP, m.o.DSCP
 	sender, err := stamp.NewSender(conn, at, o)
 	if err != nil {
 		conn.Close()
@@ -131,6 +131,9 @@ func (m *measurement) session(ctx context.Context, at netip.AddrPort, far *farEn
 	s := &Session{Reflector: at}
 	s.count(packets, sender.Stats(), far)
 	s.time(packets, far)
+	if o.DSCP != 0 {
+		s.Service = serviceOf(packets, o.DSCP)
+	}
 	return s, nil
 }
 

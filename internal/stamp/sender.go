@@ -41,8 +41,8 @@ type Sample struct {
 	// ReflectorNumber counts the reflector's replies, Error is of its clock.
 	ReflectorNumber uint32
 	Error           ErrorEstimate
-	// TTL with which the request arrived.
-	TTL uint8
+	// TTL with which the request arrived, and DSCP with which the answer did.
+	TTL, DSCP uint8
 	// Counters, Service and Clocks are what the reflector filled in; nil where it did not.
 	Counters *Counters
 	Service  *Service
@@ -232,7 +232,7 @@ func (s *Sender) received(b []byte, a arrival, f func(Sample)) {
 	s.remember(number, reply.Sequence)
 	sample.ReflectorReceived, sample.ReflectorSent = reply.Received, reply.Sent
 	sample.ReflectorNumber, sample.Error, sample.TTL = reply.Sequence, reply.Error, reply.TTL
-	sample.Received, sample.KernelReceived = a.at, a.stamped
+	sample.Received, sample.KernelReceived, sample.DSCP = a.at, a.stamped, a.tos>>2
 	if c, ok := reply.Extensions.Counters(); ok {
 		sample.Counters = &c
 	}
