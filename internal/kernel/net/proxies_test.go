@@ -141,9 +141,11 @@ func databaseClient() int {
 		select {
 		case c = <-connections:
 		default:
-			if c, err = net.Dial("tcp", os.Getenv(upstreamVariable)); err != nil {
+			dialled, err := net.Dial("tcp", os.Getenv(upstreamVariable))
+			if err != nil {
 				return
 			}
+			c = dialled
 		}
 		fmt.Fprint(c, "*1\r\n$4\r\nPING\r\n")
 		reply := make([]byte, 100)
