@@ -113,6 +113,7 @@ func programs(t *testing.T, dir string, only ...string) map[string]string {
 		"net.test":       {"test", "-c", "./internal/kernel/net"},
 		"block.test":     {"test", "-c", "./internal/kernel/block"},
 		"tick.test":      {"test", "-c", "./internal/kernel/tick"},
+		"groups.test":    {"test", "-c", "./internal/kernel/groups"},
 		"outsight-agent": {"build", "./cmd/outsight-agent"},
 	} {
 		if len(only) > 0 && !slices.Contains(only, place) {
