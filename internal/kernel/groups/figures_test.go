@@ -89,7 +89,7 @@ func v1() bool { return kerneltest.Controller() != "" }
 
 // Figures are bracketed by two readings of the file, and equal once the file stands still.
 func TestFiguresAreThoseOfFiles(t *testing.T) {
-	p := shared.Open(t)
+	p := open(t)
 	group, directories := newGroup(t, "equal")
 	memory, cpu, pids := directories[model.MemoryController], directories[model.CPUController],
 		directories[model.PIDsController]

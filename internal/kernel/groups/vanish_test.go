@@ -61,7 +61,7 @@ func watchedStates(t *testing.T, p *Groups, slot uint32) [model.FigureController
 
 // The memory of a removed group's states becomes that of other groups. Their figures are not the removed one's.
 func TestReusedAddressIsNobodysFigure(t *testing.T) {
-	p := shared.Open(t)
+	p := open(t)
 	group, directories := newGroup(t, "gone")
 	pid, stop := sleeper(t, group)
 	gone := watch(t, p, pid, idsOf(t, directories))
@@ -105,6 +105,7 @@ func TestReusedAddressIsNobodysFigure(t *testing.T) {
 
 // A process that is in none of the groups finds none, and a slot that is freed is given again.
 func TestSlotsAreGivenAgain(t *testing.T) {
+	needTasks(t)
 	p := New(Options{Max: 2})
 	kerneltest.Open(t, p)
 	group, directories := newGroup(t, "slots")
