@@ -84,23 +84,25 @@ func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
 		head := atomic.LoadUint64(&f.Head)
 		copyFigures(to, f)
 		if atomic.LoadUint64(&f.Tail) == head {
-			return f.Known != 0
+			return atomic.LoadUint32(&f.Known) != 0
 		}
 	}
 	*to = model.GroupFigures{}
 	return false
 }
 
+// copyFigures loads 8 bytes at a time, upwards: see docs/format/figures.md.
 func copyFigures(to *model.GroupFigures, f *groupsGroupFigures) {
-	has := func(which groupsGroupFigure) bool { return f.Known&uint32(which) != 0 }
+	known := atomic.LoadUint32(&f.Known)
+	has := func(which groupsGroupFigure) bool { return known&uint32(which) != 0 }
 	to.HasMemory, to.HasKills = has(groupsGroupFigureFIGURE_MEMORY), has(groupsGroupFigureFIGURE_KILLS)
 	to.HasStat, to.HasThrottle = has(groupsGroupFigureFIGURE_STAT), has(groupsGroupFigureFIGURE_THROTTLE)
 	to.HasThreads = has(groupsGroupFigureFIGURE_THREADS)
-	to.MemoryBytes, to.Kills, to.Threads = f.MemoryBytes, f.Kills, f.Threads
-	to.Throttle = model.ThrottleCounters{Periods: f.Periods, ThrottledPeriods: f.ThrottledPeriods,
-		ThrottledNS: f.ThrottledNs}
+	to.MemoryBytes, to.Kills, to.Threads = host.Load(&f.MemoryBytes), host.Load(&f.Kills), host.Load(&f.Threads)
+	to.Throttle = model.ThrottleCounters{Periods: host.Load(&f.Periods), ThrottledPeriods: host.Load(&f.ThrottledPeriods),
+		ThrottledNS: host.Load(&f.ThrottledNs)}
 	for i := range f.Words {
-		to.Stat[i] = f.Words[i]
+		to.Stat[i] = atomic.LoadInt64(&f.Words[i])
 	}
 }
 
