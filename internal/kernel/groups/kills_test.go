@@ -18,10 +18,10 @@ func TestKillsAreThoseOfTheFile(t *testing.T) {
 	if v1() {
 		limit, events = memory+"/memory.limit_in_bytes", memory+"/memory.oom_control"
 	}
-	if err := os.WriteFile(limit, []byte("8388608"), 0); err != nil {
+	if err := os.WriteFile(limit, []byte("33554432"), 0); err != nil {
 		t.Fatal(err)
 	}
-	pid, stop := sleeper(t, group)
+	pid, stop := group.Start(t, "idle")
 	defer stop()
 	slot := watch(t, p, pid, idsOf(t, directories))
 	for kills := uint64(1); kills <= 2; kills++ {

@@ -2,9 +2,7 @@ package groups
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -12,25 +10,6 @@ import (
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
-
-// sleeper is a process in a group; stop ends it.
-func sleeper(t *testing.T, group *kerneltest.Group) (pid int, stop func()) {
-	t.Helper()
-	var script strings.Builder
-	for _, directory := range group.Dirs {
-		fmt.Fprintf(&script, "echo $$ > %s/cgroup.procs; ", directory)
-	}
-	cmd := exec.Command("sh", "-ec", script.String()+"echo in; exec sleep 600")
-	in, out := kerneltest.StartTalking(t, cmd)
-	if _, err := out.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	return cmd.Process.Pid, func() {
-		in.Close()
-		cmd.Process.Kill()
-		cmd.Wait() // was killed
-	}
-}
 
 // watchedStates are the addresses in a slot.
 func watchedStates(t *testing.T, p *Groups, slot uint32) [model.FigureControllers]uint64 {
@@ -63,9 +42,9 @@ func watchedStates(t *testing.T, p *Groups, slot uint32) [model.FigureController
 func TestReusedAddressIsNobodysFigure(t *testing.T) {
 	p := open(t)
 	group, directories := newGroup(t, "gone")
-	pid, stop := sleeper(t, group)
+	pid, stop := group.Start(t, "idle")
 	gone := watch(t, p, pid, idsOf(t, directories))
-	if f, ok := figures(t, p, gone); !ok || f.Threads != 1 {
+	if f, ok := figures(t, p, gone); !ok || f.Threads == 0 {
 		t.Fatalf("%v %+v", ok, f)
 	}
 	states := watchedStates(t, p, gone)
@@ -78,7 +57,7 @@ func TestReusedAddressIsNobodysFigure(t *testing.T) {
 	reused := false
 	for i := 0; i < 400 && !reused; i++ {
 		group, directories := newGroup(t, fmt.Sprint("next", i))
-		pid, stop := sleeper(t, group)
+		pid, stop := group.Start(t, "idle")
 		slot := watch(t, p, pid, idsOf(t, directories))
 		for controller, state := range watchedStates(t, p, slot) {
 			reused = reused || state == states[controller]
@@ -86,7 +65,7 @@ func TestReusedAddressIsNobodysFigure(t *testing.T) {
 		if f, ok := figures(t, p, gone); ok {
 			t.Errorf("a removed group has figures: %+v", f)
 		}
-		if f, ok := figures(t, p, slot); !ok || f.Threads != 1 {
+		if f, ok := figures(t, p, slot); !ok || f.Threads == 0 {
 			t.Errorf("%v %+v", ok, f)
 		}
 		stop()
@@ -109,7 +88,7 @@ func TestSlotsAreGivenAgain(t *testing.T) {
 	p := New(Options{Max: 2})
 	kerneltest.Open(t, p)
 	group, directories := newGroup(t, "slots")
-	pid, stop := sleeper(t, group)
+	pid, stop := group.Start(t, "idle")
 	defer stop()
 	ids := idsOf(t, directories)
 	for _, other := range []int{1, 1 << 22} {
@@ -131,7 +110,7 @@ func TestSlotsAreGivenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var f model.GroupFigures
-	if p.Figures(slots[0], &f) || !p.Figures(slots[1], &f) || f.Threads != 1 {
+	if p.Figures(slots[0], &f) || !p.Figures(slots[1], &f) || f.Threads == 0 {
 		t.Errorf("after the first was freed: %+v", f)
 	}
 	if again := watch(t, p, pid, ids); !slices.Equal([]uint32{again}, slots[:1]) {
