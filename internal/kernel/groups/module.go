@@ -18,7 +18,7 @@ const DefaultMax = 1024
 
 const (
 	purpose = "memory, throttling and threads of containers without reading their files"
-	remedy  = "Linux 6.10 or later with BTF (bpf_task_from_pid in system-call programs, bpf_loop); files are read without it"
+	remedy  = "Linux 6.12 or later with BTF; files are read without it"
 )
 
 var (
