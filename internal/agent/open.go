@@ -170,6 +170,7 @@ func Open(o HostOptions) (*Host, error) {
 	}
 	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
 		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes}
+	h.files.UseKernel(probes)
 	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
 	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}}, o.Reporters...)
 	if h.kubernetes != nil {

@@ -104,6 +104,7 @@ func (g *groupFiles) reset() {
 }
 
 func (f *Files) closeGroup(g *groupFiles) {
+	f.unwatch(g)
 	for _, fd := range g.fds {
 		f.closeFD(fd)
 	}

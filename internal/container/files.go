@@ -31,6 +31,14 @@ type Files struct {
 	pressureless string
 	// counted is true once the kernel is known to count block I/O of v1 groups.
 	counted atomic.Bool
+	// kernel is a program that reads some of the files' figures; nil where there is none.
+	kernel KernelFigures
+	// figuresRead: those of this turn.
+	figuresRead bool
+	trusts      [figureKinds]trust
+	stats       *statMeanings
+	// disagreed has a bit for each figure that is no longer used.
+	disagreed atomic.Uint32
 }
 
 // network is one reading of a namespace's network.
@@ -53,6 +61,7 @@ type groupFiles struct {
 	turn, first uint64
 	fds         [fileKinds]int
 	process     process
+	kernel      groupSlot
 	stat        memoryStat
 	last        numbers
 	// throttle, disk, kills and each file of pressure have a backoff each
@@ -92,6 +101,7 @@ func (f *Files) Read(containers []*model.Container, usages []Usage) {
 	if !f.counted.Load() && f.turn%16 == 1 {
 		f.counted.Store(f.rootCountsDisk())
 	}
+	f.readFigures()
 	for i, c := range containers {
 		f.read(c, &usages[i])
 	}
@@ -125,6 +135,8 @@ func (f *Files) read(c *model.Container, u *Usage) {
 	}
 	g.turn = f.turn
 	if c.Ended.IsZero() {
+		f.follow(c, g)
+		f.checkFigures(c, g)
 		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readPressure(c, g), f.readDisk(c, g),
 			f.readThreads(c, g), f.readBusy(c, g), f.readNetwork(c, g))
 	}
@@ -175,6 +187,9 @@ func (f *Files) Features() []model.Feature {
 		late.State = model.FeatureAbsent
 		late.Reason = "the kernel keeps it with cgroup v2 only: on v1 such writes are the host's"
 		late.Remedy = "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
+	}
+	if f.kernel != nil {
+		features = append(features, f.kernelFeature())
 	}
 	return features
 }

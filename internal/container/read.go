@@ -39,31 +39,74 @@ func (f *Files) readMemory(c *model.Container, g *groupFiles) error {
 func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample) error {
 	v2 := f.sources[memoryUsage].v2
 	var err error
-	if m.UsageBytes, err = f.value(c, g, memoryUsage); err != nil {
+	if f.use(g, memoryFigure) {
+		m.UsageBytes = g.kernel.figures.MemoryBytes
+	} else if m.UsageBytes, err = f.value(c, g, memoryUsage); err != nil {
 		return err
 	}
-	text, err := f.text(c, g, memoryStatFile)
+	stat, err := f.memoryStat(c, g)
 	if err != nil {
 		return err
 	}
-	if g.stat, err = parseMemoryStat(text, v2); err != nil {
-		return f.failed(c, memoryStatFile, err)
-	}
-	m.RSSBytes, m.CacheBytes = g.stat.rss, g.stat.cache
-	m.PageFaults, m.MajorPageFaults = g.stat.faults, g.stat.majorFaults
-	m.AnonRefaults, m.FileRefaults, m.HasRefaults = g.stat.anonRefaults, g.stat.fileRefaults, g.stat.hasRefaults
-	m.WorkingSetBytes = m.UsageBytes - min(m.UsageBytes, g.stat.inactiveFile)
+	m.RSSBytes, m.CacheBytes = stat.rss, stat.cache
+	// The file may be older than what the kernel program reads, and each may follow the other.
+	m.PageFaults, m.MajorPageFaults = max(m.PageFaults, stat.faults), max(m.MajorPageFaults, stat.majorFaults)
+	m.AnonRefaults, m.FileRefaults = max(m.AnonRefaults, stat.anonRefaults), max(m.FileRefaults, stat.fileRefaults)
+	m.HasRefaults = stat.hasRefaults
+	m.WorkingSetBytes = m.UsageBytes - min(m.UsageBytes, stat.inactiveFile)
 	if !v2 {
-		m.LimitBytes = g.stat.limit
-	} else if (f.turn-g.first)%limitEvery == 0 {
+		m.LimitBytes = stat.limit
+	} else if g.readsLimits(f.turn) {
 		if m.LimitBytes, err = f.value(c, g, memoryLimit); err != nil && !errors.Is(err, errAbsent) {
 			return err
 		}
 	}
+	return f.readKills(c, g, m)
+}
+
+// memoryStat is what memory.stat says. The limit in it, of v1, is up to limitEvery turns old where the file need not
+// be read.
+func (f *Files) memoryStat(c *model.Container, g *groupFiles) (memoryStat, error) {
+	v2 := f.sources[memoryStatFile].v2
+	limit, inKernel := g.stat.limit, false
+	var stat memoryStat
+	if f.use(g, statFigure) {
+		if stat, inKernel = f.stats.stat(&g.kernel.figures.Stat); inKernel && (v2 || !g.readsLimits(f.turn)) {
+			stat.limit = limit
+			g.stat = stat
+			return stat, nil
+		}
+		if !inKernel { // more comparisons tell the counters apart
+			g.kernel.checkAt = min(g.kernel.checkAt, f.turn+checkOften)
+		}
+	}
+	text, err := f.text(c, g, memoryStatFile)
+	if err != nil {
+		return stat, err
+	}
+	file, err := parseMemoryStat(text, v2)
+	if err != nil {
+		return stat, f.failed(c, memoryStatFile, err)
+	}
+	if inKernel {
+		stat.limit = file.limit
+	} else {
+		stat = file
+	}
+	g.stat = stat
+	return stat, nil
+}
+
+func (f *Files) readKills(c *model.Container, g *groupFiles, m *model.MemorySample) error {
+	if f.use(g, killsFigure) {
+		m.OOMKills = g.kernel.figures.Kills
+		return nil
+	}
 	if g.kills.skips(f.turn, g.first) {
 		return nil
 	}
-	if text, err = f.text(c, g, memoryEvents); err != nil {
+	text, err := f.text(c, g, memoryEvents)
+	if err != nil {
 		if errors.Is(err, errAbsent) {
 			return nil
 		}
@@ -81,29 +124,38 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 }
 
 func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
-	if g.throttle.skips(f.turn, g.first) && (f.turn-g.first)%limitEvery != 0 {
+	inKernel := f.use(g, throttleFigure)
+	if !inKernel && g.throttle.skips(f.turn, g.first) && !g.readsLimits(f.turn) {
 		return nil
 	}
-	text, err := f.text(c, g, cpuStat)
+	t, err := f.throttling(c, g, inKernel)
 	if err == nil {
-		var found bool
-		var t model.ThrottleCounters
-		t, found, err = parseThrottle(text)
-		switch {
-		case err != nil:
-			err = f.failed(c, cpuStat, err)
-		case !found:
-			err = errAbsent
-		default:
-			t.QuotaCores = g.last.throttle.QuotaCores
-			g.throttle.note(t == g.last.throttle)
-			g.last.throttle = t
-			if (f.turn-g.first)%limitEvery == 0 {
-				g.last.throttle.QuotaCores, err = f.quota(c, g)
-			}
+		t.QuotaCores = g.last.throttle.QuotaCores
+		g.throttle.note(t == g.last.throttle)
+		g.last.throttle = t
+		if g.readsLimits(f.turn) {
+			g.last.throttle.QuotaCores, err = f.quota(c, g)
 		}
 	}
 	return g.keep(throttleNumbers, err)
+}
+
+func (f *Files) throttling(c *model.Container, g *groupFiles, inKernel bool) (model.ThrottleCounters, error) {
+	if inKernel {
+		return f.throttle(&g.kernel.figures), nil
+	}
+	text, err := f.text(c, g, cpuStat)
+	if err != nil {
+		return model.ThrottleCounters{}, err
+	}
+	t, found, err := parseThrottle(text)
+	switch {
+	case err != nil:
+		return t, f.failed(c, cpuStat, err)
+	case !found:
+		return t, errAbsent
+	}
+	return t, nil
 }
 
 // quota is the container's own limit in cores, 0 where it has none.
@@ -131,6 +183,10 @@ func (f *Files) quota(c *model.Container, g *groupFiles) (float64, error) {
 }
 
 func (f *Files) readThreads(c *model.Container, g *groupFiles) error {
+	if f.use(g, threadsFigure) {
+		g.last.threads = g.kernel.figures.Threads
+		return g.keep(threadNumbers, nil)
+	}
 	n, err := f.value(c, g, pidsCurrent)
 	if err == nil {
 		g.last.threads = n

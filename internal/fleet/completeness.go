@@ -98,6 +98,8 @@ const (
 	sinkPrefix = "agent/sink-"
 	// openFiles is the bound on descriptors that are kept open: past it readings cost more, and nothing is lost.
 	openFiles = "container/open-files"
+	// unwatchedGroups are control groups of which files are read since the kernel program's table is full.
+	unwatchedGroups = "cgroup/figures"
 	// unreportedCloses are ends of connections that were found later than they happened.
 	unreportedCloses = "untold_closes"
 	// postponedThreads are threads that are looked at in a later reading.
@@ -120,7 +122,7 @@ var listenerBounds = []string{"/connections", "/unauthenticated-connections", "/
 // losesNoNumber reports whether a limit costs time, age or a connection, and no number.
 func losesNoNumber(name string) bool {
 	switch name {
-	case openFiles, unreportedCloses, anomalies, postponedThreads, packetSamples:
+	case openFiles, unwatchedGroups, unreportedCloses, anomalies, postponedThreads, packetSamples:
 		return true
 	}
 	return slices.ContainsFunc(listenerBounds, func(bound string) bool { return strings.HasSuffix(name, bound) })

@@ -14,6 +14,7 @@ import (
 
 	"outsight/internal/kernel/block"
 	"outsight/internal/kernel/forward"
+	"outsight/internal/kernel/groups"
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/net"
 	"outsight/internal/kernel/sched"
@@ -90,6 +91,9 @@ type Options struct {
 	// those that were silent for a minute are evicted. MaxRequests bounds the requests to devices
 	// that are timed at a time (default DefaultMaxRequests).
 	MaxDisks, MaxRequests int
+	// MaxFigures bounds the control groups some of whose files a kernel program reads instead (default 1024, 1 KiB of
+	// kernel memory each).
+	MaxFigures int
 	// WithoutDisks counts nothing of devices and files.
 	WithoutDisks bool
 	// GroupMount is where the hierarchy that identifies containers is mounted, BlockMount where that is
@@ -159,6 +163,7 @@ type Probes struct {
 	*block.Block
 	*tick.Tick
 	*forward.Forward
+	*groups.Groups
 	// modules in the order in which they are opened.
 	modules []host.Module
 	parts   *host.Parts
@@ -182,10 +187,11 @@ func newProbes(o Options) *Probes {
 		NearRequests: o.tests.nearRequests}, p.Sched)
 	p.Tick = tick.New(tick.Options{FirstSlot: sched.FirstSlot, Types: o.Types}, p.Sched, p.Net, p.Block)
 	p.Forward = forward.New(forward.Options{ProcFS: o.ProcFS})
+	p.Groups = groups.New(groups.Options{Max: o.MaxFigures})
 	p.Sched.UseSlots(p.Block)
 	p.Sched.Logger, p.Net.Logger, p.Block.Logger, p.Tick.Logger = o.Logger, o.Logger, o.Logger, o.Logger
-	p.Forward.Logger = o.Logger
-	p.modules = []host.Module{p.Sched, p.Net, p.Block, p.Tick, p.Forward}
+	p.Forward.Logger, p.Groups.Logger = o.Logger, o.Logger
+	p.modules = []host.Module{p.Sched, p.Net, p.Block, p.Tick, p.Forward, p.Groups}
 	p.parts = host.NewParts(p.modules...)
 	return p
 }

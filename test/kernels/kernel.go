@@ -29,11 +29,13 @@ type series struct {
 	withoutEdges bool
 	// withoutTCX: programs cannot be attached to network interfaces by tcx, which needs 6.6.
 	withoutTCX bool
+	// withoutFigures: a program cannot get a task by its number, which needs 6.2.
+	withoutFigures bool
 }
 
 var all = [...]series{
 	{name: "5.10", pattern: `^linux-image-5\.10\.0-[0-9]+-amd64$`, suite: "bullseye", optional: true, withoutEdges: true},
-	{name: "6.1", withoutTCX: true, pattern: `^linux-image-6\.1\.0-[0-9]+-amd64$`},
+	{name: "6.1", withoutTCX: true, withoutFigures: true, pattern: `^linux-image-6\.1\.0-[0-9]+-amd64$`},
 	{name: "6.12", pattern: `^linux-image-6\.12\.[0-9]+\+deb12-amd64$`},
 }
 

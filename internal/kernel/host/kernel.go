@@ -25,6 +25,8 @@ type Kernel struct {
 	Subsys int32
 	// Memory and CPU are the indices of these controllers, -1 where the kernel has none.
 	Memory, CPU int32
+	// PIDs is that of the number of tasks.
+	PIDs int32
 	// IO is that of block I/O, also on v1, where people call it blkio.
 	IO int32
 	// Hierarchy is the id of the hierarchy in /proc/self/cgroup, 0 for the default one.
@@ -69,7 +71,8 @@ func ReadKernel(o KernelOptions) (*Kernel, error) {
 	k := &Kernel{Types: types, CPUs: cpus, Subsys: -1, JiffyNS: jiffyNS(o.ProcFS),
 		SwitchHasState: switchHasState(spec), RequestIsSecond: requestIsSecond(spec),
 		RunQueueClock: HasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
-	for controller, index := range map[string]*int32{"memory": &k.Memory, "cpu": &k.CPU, "io": &k.IO} {
+	for controller, index := range map[string]*int32{"memory": &k.Memory, "cpu": &k.CPU, "io": &k.IO,
+		"pids": &k.PIDs} {
 		if *index, err = subsysIndex(spec, controller); err != nil {
 			*index = -1
 		}

@@ -1,0 +1,230 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
+/*
+ * What control group files say of many groups, by one system call. The addresses of the
+ * controllers' states are found once. A state is read only while it belongs to the same cgroup and
+ * is on line: memory of one that is gone may be another's.
+ */
+#include "include/kernel.h"
+#include "groups/groups.h"
+#include "groups/groups_maps.h"
+#include "groups/stat.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+extern void bpf_task_release(struct task_struct *task) __ksym;
+
+#define MAX_LEVELS 8 /* from a task's cgroup up to the container's */
+
+static __always_inline bool is_of(u64 state, u64 id)
+{
+	struct cgroup_subsys_state *css = (void *)state;
+	u64 group = 0, node = 0, found = 0;
+	u32 flags = 0;
+
+	return state &&
+	       !bpf_probe_read_kernel(&flags, sizeof(flags),
+				      FIELD_AT(css, struct cgroup_subsys_state, flags)) &&
+	       flags & CSS_ONLINE &&
+	       !bpf_probe_read_kernel(&group, sizeof(group),
+				      FIELD_AT(css, struct cgroup_subsys_state, cgroup)) &&
+	       !bpf_probe_read_kernel(&node, sizeof(node), FIELD_AT(group, struct cgroup, kn)) &&
+	       !bpf_probe_read_kernel(&found, sizeof(found),
+				      FIELD_AT(node, struct kernfs_node, id)) &&
+	       found == id;
+}
+
+/* The task's state of a controller, or the one above it that is of the cgroup. */
+static __always_inline u64 find_state(u64 set, s32 index, u64 id)
+{
+	u64 state = 0;
+
+	if (index < 0 || !id ||
+	    bpf_probe_read_kernel(&state, sizeof(state),
+				  FIELD_AT(set, struct css_set, subsys) + index * sizeof(u64)))
+		return 0;
+	for (int level = 0; level < MAX_LEVELS && state; level++) {
+		if (is_of(state, id))
+			return state;
+		u64 parent = 0;
+		bpf_probe_read_kernel(&parent, sizeof(parent),
+				      FIELD_AT(state, struct cgroup_subsys_state___tree, parent));
+		state = parent;
+	}
+	return 0;
+}
+
+/* Puts a group into a slot, or nothing. Its value tells which controllers were found, a bit each. */
+SEC("syscall")
+int watch_group(struct watch_request *request)
+{
+	u32 slot = request->slot;
+	struct watched_group *w = bpf_map_lookup_elem(&watched_groups, &slot);
+	u64 set = 0;
+	/* Each at a constant offset, as the verifier demands of a context. */
+	const u64 ids[CONTROLLERS] = {request->ids[0], request->ids[1], request->ids[2]};
+	const s32 index[CONTROLLERS] = {memory_index, cpu_index, pids_index};
+	int found = 0;
+
+	if (!w)
+		return -1;
+	for (int i = 0; i < CONTROLLERS; i++)
+		w->ids[i] = w->states[i] = 0;
+	if (!request->pid)
+		return 0;
+	struct task_struct *task = bpf_task_from_pid(request->pid);
+	if (!task)
+		return 0;
+	bpf_probe_read_kernel(&set, sizeof(set), FIELD_AT(task, struct task_struct, cgroups));
+	for (int i = 0; i < CONTROLLERS; i++) {
+		w->ids[i] = ids[i];
+		w->states[i] = find_state(set, index[i], ids[i]);
+		if (w->states[i])
+			found |= 1 << i;
+	}
+	bpf_task_release(task);
+	return found;
+}
+
+static __always_inline void read_memory(struct group_figures *f, u64 state)
+{
+	u64 pages, kills;
+	u64 at = (u64)FIELD_AT(state, struct mem_cgroup, memory.usage.counter);
+
+	if (!bpf_probe_read_kernel(&pages, sizeof(pages), (void *)at)) {
+		f->memory_bytes = pages * page_bytes;
+		f->known |= FIGURE_MEMORY;
+	}
+	if (bpf_core_enum_value_exists(enum memcg_memory_event, MEMCG_OOM_KILL) &&
+	    !bpf_probe_read_kernel(&kills, sizeof(kills), FIELD_AT(state, struct mem_cgroup, memory_events) +
+		bpf_core_enum_value(enum memcg_memory_event, MEMCG_OOM_KILL) * sizeof(kills))) {
+		f->kills = kills;
+		f->known |= FIGURE_KILLS;
+	}
+	u32 zero = 0;
+	struct stat_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+	if (!s || !read_exact_words(state, s))
+		return;
+	for (int i = 0; i < STAT_WORDS; i++)
+		f->words[i] = s->sum[i];
+	f->known |= FIGURE_STAT;
+}
+
+static __always_inline void read_throttle(struct group_figures *f, u64 state)
+{
+	u32 periods, throttled;
+	u64 ns;
+
+	if (!bpf_core_field_exists(struct task_group, cfs_bandwidth.throttled_time) ||
+	    bpf_probe_read_kernel(&periods, sizeof(periods),
+			FIELD_AT(state, struct task_group, cfs_bandwidth.nr_periods)) ||
+	    bpf_probe_read_kernel(&throttled, sizeof(throttled),
+			FIELD_AT(state, struct task_group, cfs_bandwidth.nr_throttled)) ||
+	    bpf_probe_read_kernel(&ns, sizeof(ns),
+			FIELD_AT(state, struct task_group, cfs_bandwidth.throttled_time)))
+		return;
+	f->periods = periods;
+	f->throttled_periods = throttled;
+	f->throttled_ns = ns;
+	f->known |= FIGURE_THROTTLE;
+}
+
+static __always_inline void read_threads(struct group_figures *f, u64 state)
+{
+	u64 threads;
+
+	if (bpf_probe_read_kernel(&threads, sizeof(threads),
+				  FIELD_AT(state, struct pids_cgroup, counter.counter)))
+		return;
+	f->threads = threads;
+	f->known |= FIGURE_THREADS;
+}
+
+/* A state that went away while it was read counts for nothing, hence the second look. */
+static long read_group(u32 number, struct read_request *request)
+{
+	u32 slot = request->first + number;
+	struct watched_group *w = bpf_map_lookup_elem(&watched_groups, &slot);
+	struct group_figures *f = bpf_map_lookup_elem(&figures_of_group, &slot);
+
+	if (!w || !f)
+		return 1;
+	u64 generation = f->head + 1;
+	f->tail = generation;
+	barrier();
+	f->known = 0;
+	u64 memory = w->states[CONTROLLER_MEMORY], cpu = w->states[CONTROLLER_CPU];
+	u64 pids = w->states[CONTROLLER_PIDS];
+	if (is_of(memory, w->ids[CONTROLLER_MEMORY])) {
+		read_memory(f, memory);
+		if (!is_of(memory, w->ids[CONTROLLER_MEMORY]))
+			f->known = 0;
+	}
+	if (is_of(cpu, w->ids[CONTROLLER_CPU])) {
+		read_throttle(f, cpu);
+		if (!is_of(cpu, w->ids[CONTROLLER_CPU]))
+			f->known &= ~FIGURE_THROTTLE;
+	}
+	if (is_of(pids, w->ids[CONTROLLER_PIDS])) {
+		read_threads(f, pids);
+		if (!is_of(pids, w->ids[CONTROLLER_PIDS]))
+			f->known &= ~FIGURE_THREADS;
+	}
+	barrier();
+	f->head = generation;
+	return 0;
+}
+
+SEC("syscall")
+int read_groups(struct read_request *request)
+{
+	struct read_request r = {request->first, request->count};
+
+	bpf_loop(r.count, read_group, &r, 0);
+	return 0;
+}
+
+/* What memory.stat says of the group in slot first unless it has to be flushed. */
+SEC("syscall")
+int read_flushed(struct read_request *request)
+{
+	u32 slot = request->first, zero = 0;
+	struct watched_group *w = bpf_map_lookup_elem(&watched_groups, &slot);
+	struct flushed_stat *f = bpf_map_lookup_elem(&flushed, &zero);
+
+	if (!w || !f)
+		return -1;
+	f->known = 0;
+	u64 memory = w->states[CONTROLLER_MEMORY];
+	if (!is_of(memory, w->ids[CONTROLLER_MEMORY]))
+		return 0;
+	u64 stats = stats_of(memory);
+	clear_words(f->words);
+	f->known = stats && read_flushed_words(f->words, stats) &&
+		   is_of(memory, w->ids[CONTROLLER_MEMORY]);
+	return 0;
+}
+
+/* Finds out how far the CPUs' copies of a variable are from its address. */
+SEC("syscall")
+int find_cpus(void *ctx)
+{
+	u32 zero = 0;
+	u64 base = 0;
+
+	*(volatile u64 *)&anchor_address = (u64)&anchor; /* by way of memory, as below */
+	u64 at = *(volatile u64 *)&anchor_address;
+	if (bpf_probe_read_kernel(&base, sizeof(base), FIELD_AT(at, struct bpf_array, pptrs)))
+		return -1;
+	for (u32 cpu = 0; cpu < MAX_STAT_CPUS && cpu < cpus; cpu++) {
+		u64 *copy = bpf_map_lookup_percpu_elem(&anchor, &zero, cpu);
+		if (!copy)
+			return -1;
+		/* The verifier does not let a pointer be reckoned with. */
+		*(volatile u64 *)&cpu_offsets[cpu] = (u64)copy;
+		cpu_offsets[cpu] = *(volatile u64 *)&cpu_offsets[cpu] - base;
+	}
+	return 0;
+}

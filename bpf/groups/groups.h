@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/* Records of groups.bpf.c, shared with its reader. */
+#ifndef OUTSIGHT_GROUPS_H
+#define OUTSIGHT_GROUPS_H
+
+#include "include/kernel.h"
+
+/* Room for the counters behind memory.stat, whose number differs between kernels. */
+#define STAT_STATES 64
+#define STAT_EVENTS 32
+#define STAT_WORDS (STAT_STATES + STAT_EVENTS)
+
+/* Controllers, each of which may be in a hierarchy of its own. */
+enum group_controller {
+	CONTROLLER_MEMORY,
+	CONTROLLER_CPU,
+	CONTROLLER_PIDS,
+	CONTROLLERS,
+};
+
+/* Which figures are there. */
+enum group_figure {
+	FIGURE_MEMORY = 1,
+	FIGURE_KILLS = 2,
+	FIGURE_STAT = 4,
+	FIGURE_THROTTLE = 8,
+	FIGURE_THREADS = 16,
+};
+
+/*
+ * What a group's files say. The writer writes tail, figures, head; a reader that finds head and
+ * tail equal, having read upwards, has figures of one moment.
+ */
+struct group_figures {
+	u64 head;
+	u32 known; /* of enum group_figure */
+	u32 unused_two;
+	u64 memory_bytes;
+	u64 kills;
+	u64 threads;
+	u64 periods;
+	u64 throttled_periods;
+	u64 throttled_ns;
+	s64 words[STAT_WORDS]; /* the states of memory.stat, in pages or what they count, then its events */
+	u64 unused[7];
+	u64 tail;
+};
+
+/* The counters behind memory.stat as far as they are flushed, of one group. */
+struct flushed_stat {
+	u64 known;
+	s64 words[STAT_WORDS];
+};
+
+/* The controllers' states of the group in a slot: their cgroups' ids and addresses, 0 where there is none. */
+struct watched_group {
+	u64 ids[CONTROLLERS];
+	u64 states[CONTROLLERS];
+};
+
+/* Arguments of watch_group. */
+struct watch_request {
+	u32 slot;
+	s32 pid; /* of a task in the group, or in one below it; 0 frees the slot */
+	u64 ids[CONTROLLERS];
+};
+
+/* Arguments of read_groups and read_flushed. */
+struct read_request {
+	u32 first;
+	u32 count;
+};
+
+#endif

@@ -1,0 +1,150 @@
+package container
+
+import (
+	"syscall"
+
+	"outsight/internal/model"
+)
+
+// KernelFigures reads what files of control groups say by a kernel program.
+type KernelFigures interface {
+	WatchesGroups() bool
+	WatchGroup(pid int, ids [model.FigureControllers]uint64) (slot uint32, found bool, err error)
+	UnwatchGroup(slot uint32) error
+	// ReadGroups reads the figures of all groups that are watched, ReadGroup those of one.
+	ReadGroups() error
+	ReadGroup(slot uint32) error
+	Figures(slot uint32, to *model.GroupFigures) (ok bool)
+	// FlushedStat are the counters behind memory.stat that the file shows if it need not flush.
+	FlushedStat(slot uint32) (words model.StatWords, ok bool)
+}
+
+// UseKernel takes figures from the kernel program where they equal the files. It is for before the first reading.
+func (f *Files) UseKernel(k KernelFigures) {
+	if k != nil && k.WatchesGroups() {
+		f.kernel = k
+		f.stats = newStatMeanings()
+	}
+}
+
+// figure is one that may be taken from the kernel program. Each falls back to its file by itself.
+type figure int
+
+const (
+	memoryFigure figure = iota
+	killsFigure
+	statFigure
+	throttleFigure
+	threadsFigure
+	figureKinds
+)
+
+// figureNames are what users know them by: the files that say the same.
+var figureNames = [figureKinds]string{"memory usage", "processes killed", "memory.stat", "throttling", "threads"}
+
+// maxDisagreements is how many comparisons in a row may fail: a figure may change and change back while its file is
+// read.
+const maxDisagreements = 3
+
+// trust is how a figure's comparisons with its file went. It is used once they agreed, and never again after they
+// disagreed.
+type trust struct {
+	agreed        bool
+	disagreements int
+}
+
+func (t *trust) holds() bool { return t.agreed && t.disagreements < maxDisagreements }
+
+// note takes note of a comparison, and reports whether it is the one that ends the trust.
+func (t *trust) note(equal bool) (ended bool) {
+	switch {
+	case t.disagreements >= maxDisagreements:
+		return false
+	case equal:
+		t.agreed, t.disagreements = true, 0
+		return false
+	}
+	t.disagreements++
+	return t.disagreements == maxDisagreements
+}
+
+// groupSlot is a group that the kernel program watches.
+type groupSlot struct {
+	slot    uint32
+	watched bool
+	// fresh: figures are of this reading.
+	fresh bool
+	// checkAt is the turn in which they are compared with the files.
+	checkAt uint64
+	figures model.GroupFigures
+}
+
+// readFigures reads the figures of all groups that are watched already.
+func (f *Files) readFigures() {
+	f.figuresRead = f.kernel != nil && f.kernel.ReadGroups() == nil
+}
+
+// follow gets the figures of a group, and begins to watch it. What cannot be watched is read from files.
+func (f *Files) follow(c *model.Container, g *groupFiles) {
+	k := &g.kernel
+	k.fresh = k.watched && f.figuresRead && f.kernel.Figures(k.slot, &k.figures)
+	if f.kernel == nil || k.fresh || c.PID == 0 || !g.readsLimits(f.turn) {
+		return
+	}
+	f.unwatch(g) // its process may be another
+	slot, found, err := f.kernel.WatchGroup(c.PID, f.controllerIDs(c))
+	if err != nil || !found {
+		return
+	}
+	k.slot, k.watched, k.checkAt = slot, true, f.turn
+	k.fresh = f.kernel.Figures(slot, &k.figures)
+}
+
+func (f *Files) unwatch(g *groupFiles) {
+	if g.kernel.watched {
+		g.kernel.watched = f.kernel.UnwatchGroup(g.kernel.slot) != nil
+	}
+}
+
+// controllerIDs are the inodes of the group's directories, 0 where the path is not that of the container there.
+func (f *Files) controllerIDs(c *model.Container) (ids [model.FigureControllers]uint64) {
+	for controller, k := range map[int]fileKind{model.MemoryController: memoryUsage, model.CPUController: cpuStat,
+		model.PIDsController: pidsCurrent} {
+		var stat syscall.Stat_t
+		if mount := f.sources[k].mount; mount != "" && syscall.Stat(mount+c.CgroupPath, &stat) == nil {
+			ids[controller] = stat.Ino
+		}
+	}
+	return ids
+}
+
+// readsLimits reports whether the group's limits are read in this turn.
+func (g *groupFiles) readsLimits(turn uint64) bool { return (turn-g.first)%limitEvery == 0 }
+
+// use reports whether a figure is taken from the kernel program.
+func (f *Files) use(g *groupFiles, which figure) bool {
+	return g.kernel.fresh && hasFigure(&g.kernel.figures, which) && f.trusts[which].holds()
+}
+
+func hasFigure(of *model.GroupFigures, which figure) bool {
+	switch which {
+	case memoryFigure:
+		return of.HasMemory
+	case killsFigure:
+		return of.HasKills
+	case statFigure:
+		return of.HasStat
+	case throttleFigure:
+		return of.HasThrottle
+	}
+	return of.HasThreads
+}
+
+// throttle is what cpu.stat says: of v2 in whole microseconds.
+func (f *Files) throttle(of *model.GroupFigures) model.ThrottleCounters {
+	t := of.Throttle
+	if f.sources[cpuStat].v2 {
+		t.ThrottledNS -= t.ThrottledNS % 1000
+	}
+	return t
+}

@@ -1,0 +1,120 @@
+package groups
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/model"
+)
+
+// attempts bounds how often figures are read that are being written.
+const attempts = 4
+
+// WatchesGroups tells whether the kernel takes the programs.
+func (p *Groups) WatchesGroups() bool { return p.read != nil }
+
+// WatchGroup finds the controllers of a control group by a task in it or below it; ids are the inodes of its directory
+// in the hierarchy of each controller, 0 where it has none. found is false where none of them is the task's.
+func (p *Groups) WatchGroup(pid int, ids [model.FigureControllers]uint64) (slot uint32, found bool, err error) {
+	switch {
+	case len(p.free) > 0:
+		slot = p.free[len(p.free)-1]
+	case int(p.next) < p.options.Max:
+		slot = p.next
+	default:
+		p.refused.Add(1)
+		return 0, false, ErrFull
+	}
+	result, err := p.watch.Run(&ebpf.RunOptions{Context: groupsWatchRequest{Slot: slot, Pid: int32(pid), Ids: ids}})
+	if err != nil {
+		return 0, false, fmt.Errorf("finding the controllers of process %d: %w", pid, err)
+	}
+	if int32(result) <= 0 {
+		return 0, false, nil
+	}
+	if slot == p.next {
+		p.next++
+	} else {
+		p.free = p.free[:len(p.free)-1]
+	}
+	p.used.Add(1)
+	return slot, true, p.ReadGroup(slot)
+}
+
+// UnwatchGroup frees a slot.
+func (p *Groups) UnwatchGroup(slot uint32) error {
+	if err := run(p.watch, groupsWatchRequest{Slot: slot}); err != nil {
+		return fmt.Errorf("freeing slot %d: %w", slot, err)
+	}
+	p.free = append(p.free, slot)
+	p.used.Add(^uint64(0))
+	return nil
+}
+
+// ReadGroups reads the figures of all groups that are watched.
+func (p *Groups) ReadGroups() error {
+	if p.used.Load() == 0 {
+		return nil
+	}
+	return run(p.read, groupsReadRequest{Count: p.next})
+}
+
+// ReadGroup reads those of one group.
+func (p *Groups) ReadGroup(slot uint32) error {
+	return run(p.read, groupsReadRequest{First: slot, Count: 1})
+}
+
+// FlushedStat are the counters behind memory.stat as far as the kernel has flushed them: what the file says unless to
+// read it flushes. ok is false where there are none.
+func (p *Groups) FlushedStat(slot uint32) (words model.StatWords, ok bool) {
+	if err := run(p.flushedWords, groupsReadRequest{First: slot, Count: 1}); err != nil {
+		return words, false
+	}
+	f := &p.flushed.Entries[0]
+	return f.Words, f.Known != 0
+}
+
+// Figures are what was read last. ok is false where the group is gone.
+func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
+	f := &p.figures.Entries[slot]
+	for range attempts {
+		head := atomic.LoadUint64(&f.Head)
+		copyFigures(to, f)
+		if atomic.LoadUint64(&f.Tail) == head {
+			return atomic.LoadUint32(&f.Known) != 0
+		}
+	}
+	*to = model.GroupFigures{}
+	return false
+}
+
+// copyFigures loads 8 bytes at a time, upwards: see docs/format/figures.md.
+func copyFigures(to *model.GroupFigures, f *groupsGroupFigures) {
+	known := atomic.LoadUint32(&f.Known)
+	has := func(which groupsGroupFigure) bool { return known&uint32(which) != 0 }
+	to.HasMemory, to.HasKills = has(groupsGroupFigureFIGURE_MEMORY), has(groupsGroupFigureFIGURE_KILLS)
+	to.HasStat, to.HasThrottle = has(groupsGroupFigureFIGURE_STAT), has(groupsGroupFigureFIGURE_THROTTLE)
+	to.HasThreads = has(groupsGroupFigureFIGURE_THREADS)
+	to.MemoryBytes, to.Kills, to.Threads = host.Load(&f.MemoryBytes), host.Load(&f.Kills), host.Load(&f.Threads)
+	to.Throttle = model.ThrottleCounters{Periods: host.Load(&f.Periods), ThrottledPeriods: host.Load(&f.ThrottledPeriods),
+		ThrottledNS: host.Load(&f.ThrottledNs)}
+	for i := range f.Words {
+		to.Stat[i] = atomic.LoadInt64(&f.Words[i])
+	}
+}
+
+func run(program *ebpf.Program, request any) error {
+	result, err := program.Run(&ebpf.RunOptions{Context: request})
+	if err != nil {
+		return err
+	}
+	if result != 0 {
+		return fmt.Errorf("the program answers %d", int32(result))
+	}
+	return nil
+}
+
+var _ host.Module = (*Groups)(nil)
