@@ -1,8 +1,10 @@
 package place
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Bounds of a problem.
@@ -102,4 +104,15 @@ func (p *Problem) Present() []int {
 		at[i] = c.Host
 	}
 	return at
+}
+
+// Busiest are the pairs that talk, with the most bytes first, at most so many: two indexes and the bytes per second.
+func (p *Problem) Busiest(most int) (pairs [][3]float64, omitted int) {
+	all := p.averageTraffic()
+	slices.SortStableFunc(all, func(x, y Traffic) int { return cmp.Compare(y.Bytes, x.Bytes) })
+	pairs = [][3]float64{}
+	for _, t := range all[:min(most, len(all))] {
+		pairs = append(pairs, [3]float64{float64(t.A), float64(t.B), t.Bytes})
+	}
+	return pairs, len(all) - len(pairs)
 }
