@@ -27,10 +27,20 @@ const leastSeconds = 1e-4
 func FromFrames(w *frame.Window, g *graph.Graph, hosts []fleet.Host, peaks *Peaks) *Problem {
 	p := &Problem{}
 	hostOf := map[string]int{}
+	watts, busy := fleet.PowerOf(w), map[string]float64{}
+	for _, n := range g.Nodes {
+		if n.Usage != nil {
+			busy[n.Host] += value(n.Usage.CPUCores)
+		}
+	}
 	for _, h := range hosts {
 		if h.Cores > 0 && h.MemoryBytes != nil {
 			hostOf[h.Name] = len(p.Hosts)
-			p.Hosts = append(p.Hosts, Host{Name: h.Name, Cores: h.Cores, MemoryBytes: *h.MemoryBytes})
+			host := Host{Name: h.Name, Cores: h.Cores, MemoryBytes: *h.MemoryBytes}
+			if used := busy[h.Name]; used > 0 {
+				host.IdleWatts, host.WattsPerCore = watts[h.Name].Idle, watts[h.Name].Work/used
+			}
+			p.Hosts = append(p.Hosts, host)
 		}
 	}
 	sharesNetwork := hostNetworked(w)

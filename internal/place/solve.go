@@ -54,6 +54,9 @@ func Solve(p *Problem, o Options) (*Result, error) {
 	if err := o.Weights.check(); err != nil {
 		return nil, err
 	}
+	if err := p.checkPower(o.Weights); err != nil {
+		return nil, err
+	}
 	c := compile(p, o)
 	start, err := c.feasible(o.Seed)
 	if err != nil {
