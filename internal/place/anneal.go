@@ -9,7 +9,7 @@ import (
 
 // How long is searched: steps for each unit and chain, and at least leastSteps.
 const (
-	stepsPerUnit = 4000
+	stepsPerUnit = 2000
 	leastSteps   = 100000
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // fewUnits is up to how many units more chains are tried.
-const fewUnits = 300
+const fewUnits = 100
 
 // anneal searches from a placement that keeps the rules for one that costs less: simulated annealing, with several
 // chains that do not depend on one another. Every second chain may overload hosts on the way, which gets dearer: where

@@ -124,3 +124,9 @@ func (p *plan) problems() (told []string) {
 	}
 	return told
 }
+
+// Measure is what a placement is like, host by container, and what it breaks of the rules.
+func Measure(p *Problem, at []int, o Options) (f Figures, broken []string) {
+	plan := newPlan(compile(p, o), at)
+	return plan.figures(), plan.problems()
+}
