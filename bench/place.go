@@ -42,13 +42,13 @@ func measurePlace(_ context.Context, o options) (rows []row, err error) {
 			rows = append(rows, row{what: name + ", " + what + ": cost", value: f.Cost})
 			cell = ""
 		}
-		begin, used := time.Now(), processorTime()
+		begin, used := time.Now(), timeUsed()
 		result, err := place.Solve(p, of)
 		if err != nil {
 			return nil, err
 		}
 		took := time.Since(begin)
-		used = processorTime() - used
+		used = timeUsed() - used
 		rows = append(rows, row{what: name + ": time", value: took.Seconds(), unit: "s", budget: placeBudget[size[0]],
 			detail: "CPU time " + seconds(used)})
 		add("default spreading", 0, p.Present())
@@ -69,8 +69,8 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
-// processorTime is what this process has used.
-func processorTime() time.Duration {
+// timeUsed is what this process has used.
+func timeUsed() time.Duration {
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
 		return 0
