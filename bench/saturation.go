@@ -12,13 +12,14 @@ import (
 	"outsight/internal/demo"
 	"outsight/internal/frame"
 	"outsight/internal/graph"
+	"outsight/internal/predict"
 )
 
 const (
-	// saturationLook is how long the shop is watched at a rate, and saturationStep how much more than
+	// saturationLook is how long the shop is watched at a rate, in so many stretches, and saturationStep how much more than
 	// the last one the next rate is.
-	saturationLook = 20 * time.Second
-	saturationStep = 1.15
+	saturationLook, saturationStretches = 20 * time.Second, 2
+	saturationStep                      = 1.15
 	// saturated is the share of what is asked for below which the shop no longer keeps up.
 	saturated = 0.97
 	// saturationBudget is in percent.
@@ -56,8 +57,10 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 	type guess struct {
 		at, saturation float64
 		by             string
+		line           *predict.Prediction // of all loads until then
 	}
 	var guesses []guess
+	var history predict.History
 	greatest := 0.0
 	for rate := 100.0; ; rate *= saturationStep {
 		if err := shop.SetRate(ctx, rate); err != nil {
@@ -70,20 +73,28 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := wait(ctx, saturationLook); err != nil {
-			return nil, err
+		last, after := from, before
+		for range saturationStretches {
+			if err := wait(ctx, saturationLook/saturationStretches); err != nil {
+				return nil, err
+			}
+			var now *frame.Frame
+			if now, after, err = moment(ctx, host, shop); err != nil {
+				return nil, err
+			}
+			history.Add(analysed(last, now))
+			last = now
 		}
-		to, after, err := moment(ctx, host, shop)
+		to := last
+		served := float64(after-before) / to.Time.Sub(from.Time).Seconds()
+		greatest = max(greatest, served)
+		a, _ := analysed(from, to)
+		line, err := history.Predict(predict.Scenario{Times: 1})
 		if err != nil {
 			return nil, err
 		}
-		served := float64(after-before) / to.Time.Sub(from.Time).Seconds()
-		greatest = max(greatest, served)
-		g := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
-			Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
-		a := g.Analyse(map[string]float64{to.Host: float64(runtime.NumCPU())})
 		if a.SaturationRate != nil {
-			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name})
+			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name, line})
 		}
 		fmt.Printf("asked for %.0f/s, served %.0f/s", rate, served)
 		if a.SaturationRate != nil {
@@ -106,8 +117,27 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 			r.budget = saturationBudget
 		}
 		rows = append(rows, r)
+		if g.line.Limit == nil {
+			continue
+		}
+		high := math.Inf(1)
+		if g.line.Limit.High != nil {
+			high = *g.line.Limit.High
+		}
+		rows = append(rows, row{what: fmt.Sprintf("demo: saturation rate, told by all loads up to %.0f %% of it", 100*share),
+			value: 100 * math.Abs(g.line.Limit.Value/greatest-1), unit: "% off", budget: saturationBudget,
+			detail: fmt.Sprintf("said %.0f/s (%.0f to %.0f) by %s of %d stretches", g.line.Limit.Value, g.line.Limit.Low, high,
+				g.line.LimitedBy, g.line.Stretches)})
 	}
 	return rows, nil
+}
+
+// analysed is the analysis of what lies between two frames of this host.
+func analysed(from, to *frame.Frame) (*graph.Analysis, map[string]float64) {
+	g := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
+		Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
+	cores := map[string]float64{to.Host: float64(runtime.NumCPU())}
+	return g.Analyse(cores), cores
 }
 
 // moment is a frame, and how many requests the load generator has had answered by then.

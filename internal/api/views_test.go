@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/graph"
 	"outsight/internal/model"
+	"outsight/internal/predict"
 	"outsight/internal/recorder"
 	"outsight/internal/store"
 )
@@ -449,5 +451,36 @@ func TestStatusTellsOfRefusedRequests(t *testing.T) {
 	auth.Check("Bearer of-a-sender")
 	if got := auth.RefusedReaders(); got != 3 {
 		t.Errorf("%d readers were refused, want 3", got)
+	}
+}
+
+// What would be at the load that there was is what was, and what is asked for wrongly is refused.
+func TestWhatif(t *testing.T) {
+	h, _, _ := filled(t, 60, nil)
+	var a whatifAnswer
+	get200(t, h, "/api/outsight/whatif?from=now-60s&load=2x", &a)
+	var p pathAnswer
+	get200(t, h, "/api/outsight/path?from=now-60s", &p)
+	if a.Rate != 2*a.MeanRate || math.Abs(a.MeanRate/p.ArrivalRate-1) > 0.02 || len(a.Resources) != len(p.Resources) {
+		t.Fatalf("the mean rate is %v, of the path %v; that of the scenario %v; %d resources, of the path %d", a.MeanRate,
+			p.ArrivalRate, a.Rate, len(a.Resources), len(p.Resources))
+	}
+	for _, was := range p.Resources {
+		i := slices.IndexFunc(a.Resources, func(r predict.Resource) bool { return r.Node == was.Node })
+		if i < 0 || a.Resources[i].Before == nil || math.Abs(a.Resources[i].Before.Value-was.Utilisation) > 0.02 {
+			t.Errorf("%s: it was used at %v, told is %+v", was.Name, was.Utilisation, a.Resources)
+		}
+	}
+	get200(t, h, "/api/outsight/whatif?from=now-60s&load=400/s&replicas=gateway:3&quota=redis:0.5", &a)
+	if a.Rate != 400 {
+		t.Errorf("the rate is %v", a.Rate)
+	}
+	for _, query := range []string{"load=2", "load=-1x", "load=x", "load=NaNx", "load=1e999x", "load=2x/s", "replicas=3",
+		"replicas=gateway:0", "replicas=gateway:1.5", "replicas=nobody:2", "quota=:2", "quota=gateway:0", "quota=gateway:Inf"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/outsight/whatif?from=now-60s&"+query, nil))
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s: status %d, %s", query, w.Code, w.Body)
+		}
 	}
 }

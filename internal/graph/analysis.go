@@ -39,6 +39,7 @@ type Resource struct {
 	// Node is the node's ID; that of the CPUs of host h is "cpus/h".
 	Node string `json:"node"`
 	Name string `json:"name"`
+	Host string `json:"host"`
 	// CPUCores is the CPU time per second; Parallel is how much it could at most be, because of
 	// ParallelBy: "cores", "quota" or "threads". For the CPUs of a host they are what the
 	// application and its clients there take, and what everything else leaves ("left").
@@ -57,8 +58,8 @@ type Resource struct {
 	Latency *Seconds `json:"latency,omitempty"`
 }
 
-// cpusOf is the resource of a host's CPUs.
-func cpusOf(host string) string { return "cpus/" + host }
+// CPUsOf is the resource of a host's CPUs.
+func CPUsOf(host string) string { return "cpus/" + host }
 
 // Analyse does operational analysis. cores is how many CPUs each host has.
 func (g *Graph) Analyse(cores map[string]float64) *Analysis {
@@ -94,7 +95,7 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 	}
 	for host, cpu := range used {
 		if n := cores[host] - others[host]; n > 0 {
-			a.Resources = append(a.Resources, Resource{Node: cpusOf(host), Name: "CPUs of " + host, CPUCores: cpu,
+			a.Resources = append(a.Resources, Resource{Node: CPUsOf(host), Name: "CPUs of " + host, Host: host, CPUCores: cpu,
 				Parallel: n, ParallelBy: "left"})
 		}
 	}
@@ -106,7 +107,7 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 // and no more than its quota.
 func resourceOf(n *Node, cores float64) Resource {
 	u := n.Usage
-	r := Resource{Node: n.ID, Name: n.Name, CPUCores: *u.CPUCores, Parallel: cores, ParallelBy: "cores",
+	r := Resource{Node: n.ID, Name: n.Name, Host: n.Host, CPUCores: *u.CPUCores, Parallel: cores, ParallelBy: "cores",
 		Threads: u.Threads}
 	if quota := u.CPUQuotaCores; quota != nil && (r.Parallel == 0 || *quota < r.Parallel) {
 		r.Parallel, r.ParallelBy = *quota, "quota"

@@ -349,6 +349,7 @@ func TestUnits(t *testing.T) {
 	}
 	d := func(v float64) string { s := Seconds(v); return Duration(&s) }
 	f(d(0), "< 1.02 µs")
+	f(d(0.0009996), "1.00 ms")
 	f(d(0.00312), "3.12 ms")
 	f(d(0.0999), "99.9 ms")
 	f(d(12), "12.0 s")

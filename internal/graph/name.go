@@ -41,9 +41,9 @@ func Duration(s *Seconds) string {
 		return "> 68.7 s"
 	case v == 0:
 		return "< 1.02 µs"
-	case v < 1e-3:
+	case v < 0.9995e-3:
 		return digits(v*1e6) + " µs"
-	case v < 1:
+	case v < 0.9995:
 		return digits(v*1e3) + " ms"
 	default:
 		return digits(v) + " s"

@@ -69,7 +69,7 @@ func (g *Graph) Services(cores map[string]float64) (*Analysis, []Service) {
 	}
 	hosts := make(map[string]string, len(cores))
 	for host := range cores {
-		hosts[cpusOf(host)] = host
+		hosts[CPUsOf(host)] = host
 	}
 	for _, r := range a.Resources {
 		if host, ok := hosts[r.Node]; ok {

@@ -142,6 +142,9 @@ var allowed = map[string]map[string]string{
 	"internal/csvy/parquet": {
 		"internal/csvy": "it adds a format there; it is apart so that the small agent does not link it",
 	},
+	"internal/predict": {
+		"internal/graph": "it learns from the analysis of the past",
+	},
 	"internal/graph": {
 		"internal/model": "the registry says what is shown",
 		"internal/frame": "two of each host are a window",
@@ -167,6 +170,7 @@ var allowed = map[string]map[string]string{
 		"internal/model":    "snapshots and results",
 		"internal/store":    "PromQL, and slots for what takes long",
 		"internal/graph":    "the service map",
+		"internal/predict":  "what would be if more came",
 		"internal/fleet":    "how hosts and their agents do",
 		"internal/place":    "where containers would better run",
 		"internal/otlp":     "queries name the stored metrics, whose table is there",
@@ -187,7 +191,7 @@ var allowed = map[string]map[string]string{
 		"internal/queue": "", "internal/ingest": "", "internal/export": "",
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
 		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "", "internal/access": "",
-		"internal/quota": "", "internal/probe": "", "internal/stamp": "", "internal/control": "",
+		"internal/quota": "", "internal/probe": "", "internal/stamp": "", "internal/control": "", "internal/predict": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/frame": "",

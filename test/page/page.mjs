@@ -498,7 +498,23 @@ const steps = {
       near(told['Jitter'], probe.jitter_seconds)
       assert.match(told['Lost'], /^0 of [0-9,]+ \(0 %\)$/)
       assert.equal(await page.locator('[data-split]').count(), 0)
+      // Of packets that both hosts sampled: every other one takes 0.2 ms longer than 1 ms, and each clock may be 0.1 ms off.
+      const ends = (key) => page.locator(`[data-between] [data-number="ends.${key}"]`)
+      near(await ends('delay_there_p99').innerText(), 0.0012)
+      near(await ends('delay_back_p50').innerText(), 0.001)
+      for (const key of ['delay_there_error', 'above_minimum_there_p99', 'jitter_there', 'jitter_back']) near(await ends(key).innerText(), 0.0002)
+      const delayed = ends('delay_there_p99')
+      await delayed.evaluate((e) => new Promise((done) => (e.scrollIntoView({ block: 'center' }), requestAnimationFrame(() => requestAnimationFrame(done)))))
+      assert.match(await tipOf(page, delayed), /±200 µs: the hosts have clocks of their own/)
       await picture(page, 'edge-between-hosts')
+      // What the kernel dropped, by reason and device, in the container's panel.
+      await page.goto(`${url}#node=${encodeURIComponent('host-a-shop-web')}&${window}`)
+      await page.locator('[data-drops] dt').waitFor()
+      assert.equal(await page.locator('[data-drops] dt').innerText(), 'SOCKET_RCVBUFF at eth0')
+      const { rows } = await there(`labelled?metrics=container_network_drops_total&node=host-a-shop-web&${window}`)
+      assert.equal(rows.length, 1)
+      assert.ok(Math.abs(parseFloat(await page.locator('[data-drops] dd').innerText()) / rows[0].per_second - 1) < 0.02)
+      await picture(page, 'drops')
       // In the matrix by host, and in none other.
       await page.goto(`${url}#view=matrix&by=host&quantity=probe_round_trip_p99&${window}`)
       await page.locator('.heat-cell[data-cell]').first().hover()

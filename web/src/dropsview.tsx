@@ -16,7 +16,7 @@ export function Drops({ graph, node, state }: { graph: Graph; node: Node; state:
   return (
     <section class="group" data-drops>
       <h3 title="The kernel’s name for why it dropped a packet, and the network device where">Dropped by the kernel</h3>
-      <dl class="numbers">
+      <dl class="numbers wide">
         {rows.map((r) => (
           <div key={`${r.reason} ${r.device}`}><dt>{r.reason}{r.device && ` at ${r.device}`}</dt><dd title={`${format(r.packets, '')} packets in the window`}>{format(r.perSecond, '/s')}</dd></div>
         ))}

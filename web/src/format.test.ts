@@ -6,6 +6,8 @@ describe('units', () => {
   const cases: [string, string][] = [
     [duration(0), '< 1.02 µs'],
     [duration(0.00312), '3.12 ms'],
+    [duration(0.0009996), '1.00 ms'],
+    [duration(0.9996), '1.00 s'],
     [duration(0.0999), '99.9 ms'],
     [duration(12), '12.0 s'],
     [duration('+Inf'), '> 68.7 s'],

@@ -26,8 +26,8 @@ export function duration(v?: Seconds): string {
   if (v === '+Inf') return '> 68.7 s'
   if (v === 0) return '< 1.02 µs'
   const size = Math.abs(v)
-  if (size < 1e-3) return digits(v * 1e6) + ' µs'
-  if (size < 1) return digits(v * 1e3) + ' ms'
+  if (size < 0.9995e-3) return digits(v * 1e6) + ' µs'
+  if (size < 0.9995) return digits(v * 1e3) + ' ms'
   return digits(v) + ' s'
 }
 

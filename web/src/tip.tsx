@@ -72,6 +72,7 @@ export function Tip() {
     document.addEventListener('focusout', hide)
     document.addEventListener('pointerdown', hide)
     addEventListener('scroll', hide, true)
+    addEventListener('hashchange', hide)
     document.addEventListener('keydown', press, true)
     return () => {
       clearTimeout(timer)
@@ -80,6 +81,7 @@ export function Tip() {
       document.removeEventListener('focusout', hide)
       document.removeEventListener('pointerdown', hide)
       removeEventListener('scroll', hide, true)
+      removeEventListener('hashchange', hide)
       document.removeEventListener('keydown', press, true)
     }
   }, [])

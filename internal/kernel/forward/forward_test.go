@@ -139,7 +139,7 @@ func TestTimeOfAProgramThatForwards(t *testing.T) {
 			client, server := r.udpPair("10.215.2.1:7001")
 			kerneltest.Eventually(t, "the kernel stamps packets where they come in, since there are taps", func() bool {
 				most := exchange(t, client, server, 1, size)
-				took := out.times(t, unix.PACKET_OUTGOING, size)[0].Sub(in.times(t, unix.PACKET_HOST, size)[0])
+				took := timesOf(t, out, unix.PACKET_OUTGOING, size)[0].Sub(timesOf(t, in, unix.PACKET_HOST, size)[0])
 				return took > 0 && took < most[0]
 			})
 			w.mu.Lock()
@@ -151,7 +151,7 @@ func TestTimeOfAProgramThatForwards(t *testing.T) {
 			if got.Took.Count != packets || got.Unmatched != 0 {
 				t.Fatalf("%d of %d datagrams were timed, %d not", got.Took.Count, packets, got.Unmatched)
 			}
-			came, went := in.times(t, unix.PACKET_HOST, size), out.times(t, unix.PACKET_OUTGOING, size)
+			came, went := timesOf(t, in, unix.PACKET_HOST, size), timesOf(t, out, unix.PACKET_OUTGOING, size)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if len(w.least) != packets || len(came) != packets || len(went) != packets {

@@ -299,56 +299,29 @@ func (w *wire) carry(from, to int, stop chan struct{}) {
 	}
 }
 
-// tap sees the packets of an interface, with the kernel's stamps: one that comes in before programs at the interface do,
-// one that goes out after them.
-type tap struct{ fd int }
-
-func (r *router) newTap(device string) tap {
+func (r *router) newTap(device string) (tap kerneltest.Tap) {
 	r.t.Helper()
-	fd := -1
 	r.within("router", func() {
-		i, err := net.InterfaceByName(device)
-		if err == nil {
-			fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		}
-		if err == nil {
-			err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
-				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
-				unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL}),
-					Ifindex: i.Index}))
-		}
-		if err != nil {
+		var err error
+		if tap, err = kerneltest.OpenTap(r.t, device); err != nil {
 			r.t.Error(err)
 		}
 	})
-	r.t.Cleanup(func() { unix.Close(fd) })
-	return tap{fd}
+	return tap
 }
 
-// times are when the numbered datagrams of exchange passed in a direction (PACKET_HOST or PACKET_OUTGOING), by their
+// timesOf are when the numbered datagrams of exchange passed in a direction (PACKET_HOST or PACKET_OUTGOING), by their
 // numbers.
-func (a tap) times(t *testing.T, direction uint8, size int) map[uint64]time.Time {
+func timesOf(t *testing.T, tap kerneltest.Tap, direction uint8, size int) map[uint64]time.Time {
 	t.Helper()
 	const headers = 28
 	found := map[uint64]time.Time{}
-	data, control := make([]byte, 65536), make([]byte, 128)
-	for {
-		n, length, _, from, err := unix.Recvmsg(a.fd, data, control, 0)
-		if errors.Is(err, unix.EAGAIN) {
-			return found
+	if err := tap.Each(direction, func(packet []byte, at time.Time) {
+		if len(packet) == headers+size {
+			found[binary.BigEndian.Uint64(packet[headers:])] = at
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if link, ok := from.(*unix.SockaddrLinklayer); !ok || link.Pkttype != direction || n != headers+size {
-			continue
-		}
-		messages, err := unix.ParseSocketControlMessage(control[:length])
-		if err != nil || len(messages) != 1 || messages[0].Header.Type != unix.SCM_TIMESTAMPNS {
-			t.Fatalf("%v, %v", messages, err)
-		}
-		stamp := messages[0].Data
-		found[binary.BigEndian.Uint64(data[headers:])] = time.Unix(int64(binary.NativeEndian.Uint64(stamp)),
-			int64(binary.NativeEndian.Uint64(stamp[8:])))
+	}); err != nil {
+		t.Fatal(err)
 	}
+	return found
 }

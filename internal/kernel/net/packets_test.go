@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
@@ -225,12 +227,20 @@ func TestPacketsOfDatagramsAreExact(t *testing.T) {
 	}
 }
 
-// Each packet of a conversation is timed while there are few, and no delay is less than what the wire took.
+// Each packet of a conversation is timed while there are few, and no delay is less than what the wire took, with the time
+// in which packets wait for the wire: taps at both ends tell it of each packet.
 func TestDelaysAreThoseOfTheWire(t *testing.T) {
+	for _, delay := range []time.Duration{0, 200 * time.Microsecond, time.Millisecond} {
+		t.Run(delay.String(), func(t *testing.T) { delaysOfTheWire(t, delay) })
+	}
+}
+
+func delaysOfTheWire(t *testing.T, delay time.Duration) {
 	const exchanges = 200
 	p := openShared(t)
 	w := newWire(t)
-	w.delay = time.Millisecond
+	w.delay = delay
+	sent, arrived := w.tap("client"), w.tap("server")
 	w.start()
 	port := converse(t, w, exchanges)
 	client, server := expectPackets(t, p, w, model.TCP, port)
@@ -244,17 +254,41 @@ func TestDelaysAreThoseOfTheWire(t *testing.T) {
 	if client.Delay.Count < exchanges-1 || client.Delay.Count > exchanges {
 		t.Errorf("%d delays back, want %d or one less", client.Delay.Count, exchanges)
 	}
-	var least time.Duration
-	all := w.logged().least
-	for _, d := range all {
-		least += d
+	leave, arrive := segmentsOf(t, sent, unix.PACKET_OUTGOING), segmentsOf(t, arrived, unix.PACKET_HOST)
+	var sum time.Duration
+	var took []time.Duration
+	for sequence, at := range leave {
+		to, ok := arrive[sequence]
+		if !ok {
+			t.Errorf("the segment %d did not arrive", sequence)
+		}
+		took = append(took, to.Sub(at))
+		sum += to.Sub(at)
 	}
-	if got := time.Duration(server.Delay.SumNS); got < least {
-		t.Errorf("the delays sum up to %v, and the wire alone took %v", got, least)
+	slices.Sort(took)
+	if len(took) != exchanges {
+		t.Fatalf("%d segments in the tap, want %d", len(took), exchanges)
 	}
-	slices.Sort(all)
-	t.Logf("p50 %v there, %v back, in the wire %v", time.Duration(1e9*server.Delay.Quantile(0.5)),
-		time.Duration(1e9*client.Delay.Quantile(0.5)), all[len(all)/2])
+	if got := time.Duration(server.Delay.SumNS); got < sum {
+		t.Errorf("the delays sum up to %v, and by the taps packets took %v", got, sum)
+	}
+	t.Logf("there: p50 %v, by the taps %v; mean %v, by the taps %v", time.Duration(1e9*server.Delay.Quantile(0.5)),
+		took[len(took)/2], time.Duration(server.Delay.SumNS/exchanges), sum/exchanges)
+}
+
+// segmentsOf are when the segments of TCP with data that passed a tap did so, by their sequence numbers.
+func segmentsOf(t *testing.T, tap kerneltest.Tap, direction uint8) map[uint32]time.Time {
+	t.Helper()
+	found := map[uint32]time.Time{}
+	if err := tap.Each(direction, func(packet []byte, at time.Time) {
+		f := wireFrame{frame: slices.Concat(make([]byte, 14), packet)}
+		if f.parse(); f.number == 0 {
+			found[f.sequence] = at
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // converse exchanges messages over a connection through the wire, one after another.
@@ -262,14 +296,22 @@ func converse(t *testing.T, w *wire, exchanges int) (port uint16) {
 	t.Helper()
 	var listener net.Listener
 	w.within("server", func() { listener = kerneltest.Listen(t, "10.214.0.2") })
+	accepted := make(chan net.Conn, 1)
 	go func() {
+		defer close(accepted)
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		t.Cleanup(func() { conn.Close() }) // its end may not come through the wire any more
+		accepted <- conn
 		io.Copy(conn, conn)
 	}()
+	t.Cleanup(func() {
+		listener.Close()
+		if conn := <-accepted; conn != nil {
+			conn.Close() // its end may not come through the wire any more
+		}
+	})
 	var conn net.Conn
 	var err error
 	w.within("client", func() {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outsight/internal/kernel/kerneltest"
 )
 
 // wire is a link between two network namespaces that loses, copies, delays and reorders packets, and has an exact log
@@ -37,8 +39,6 @@ type wireLog struct {
 	lost, duplicated, reordered          int
 	// distinctBytes are those given of a connection, each once, if none was lost for good.
 	distinctBytes int
-	// least is how long each packet that was not lost was in the wire at least.
-	least []time.Duration
 }
 
 func newWire(t *testing.T) *wire {
@@ -96,6 +96,18 @@ func (w *wire) within(name string, f func()) {
 	if w.t.Failed() {
 		w.t.FailNow()
 	}
+}
+
+// tap sees the packets at an end of the wire.
+func (w *wire) tap(name string) (tap kerneltest.Tap) {
+	w.t.Helper()
+	w.within(name, func() {
+		var err error
+		if tap, err = kerneltest.OpenTap(w.t, "wire"); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return tap
 }
 
 func openTAP(t *testing.T) int {
@@ -171,7 +183,6 @@ func (w *wire) carry(from, to int, isRequest bool, stop chan struct{}) {
 		w.log.given += 1 + f.copies
 		w.log.givenBytes += (1 + f.copies) * f.length
 		w.log.duplicated += f.copies
-		w.log.least = append(w.log.least, time.Since(f.at))
 		if f.number < newest && (f.sequence == 0 || int32(f.sequence-highest) < 0) {
 			w.log.reordered++
 		}
@@ -259,7 +270,5 @@ func (w *wire) carry(from, to int, isRequest bool, stop chan struct{}) {
 func (w *wire) logged() wireLog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	log := w.log
-	log.least = slices.Clone(w.log.least)
-	return log
+	return w.log
 }

@@ -30,6 +30,10 @@ const (
 	// moves is after how long a container of the one host is one of the other.
 	moves = 6 * time.Second
 	port  = 5432
+	// sampled packets leave one after the other, and take so long, every second one longer.
+	sampled, took, longer = 80 * time.Millisecond, time.Millisecond, 200 * time.Microsecond
+	// clockError is of each host.
+	clockError = 100 * time.Microsecond
 )
 
 func main() {
@@ -148,7 +152,8 @@ func (h *host) snapshot() *model.Snapshot {
 	container := func(name string) *model.Container {
 		return &model.Container{ID: h.name + "-" + name, Name: name, Image: name + ":1", Runtime: model.Docker}
 	}
-	s := &model.Snapshot{Time: now, Host: model.Host{Name: h.name, Cores: 2, MemoryBytes: 4 << 30}, Probes: h.monitor.Sample()}
+	s := &model.Snapshot{Time: now, Host: model.Host{Name: h.name, Cores: 2, MemoryBytes: 4 << 30}, Probes: h.monitor.Sample(),
+		ClockError: clockError}
 	n := uint64(now.Sub(h.begun) / (10 * time.Millisecond))
 	e := model.Edge{Instance: 1, Service: netip.AddrPortFrom(h.own, port), Side: model.RoleServer,
 		Client: model.Peer{Address: h.other}, Counters: counters(n, 2*time.Millisecond)}
@@ -165,11 +170,28 @@ func (h *host) snapshot() *model.Snapshot {
 	} else {
 		c.Listeners, e.Server = []netip.AddrPort{e.Service}, model.Peer{Container: c}
 	}
-	s.Containers, s.Edges = []model.ContainerSample{{Container: c}}, []model.Edge{e}
+	e.PacketSamples = h.samples(now)
+	drops := &model.PacketDropCounters{Packets: n, By: []model.PacketDrops{{Reason: "SOCKET_RCVBUFF", Device: "eth0", Packets: n}}}
+	s.Containers, s.Edges = []model.ContainerSample{{Container: c, Drops: drops}}, []model.Edge{e}
 	if h.client == (now.Sub(h.begun) < moves) {
 		s.Containers = append(s.Containers, model.ContainerSample{Container: container("report")})
 	}
 	return s
+}
+
+// samples are of the packets of the last ten seconds: of each two one goes to the server and one back.
+func (h *host) samples(now time.Time) (samples []model.PacketSample) {
+	for i := max(0, now.Add(-model.PacketSamplesLast).Sub(h.begun)/sampled); ; i++ {
+		sent := h.begun.Add(i * sampled)
+		one := model.PacketSample{Packet: uint64(i) + 1<<40, Time: sent, Sent: (i%2 == 0) == h.client}
+		if !one.Sent {
+			one.Time = sent.Add(took + i/2%2*longer)
+		}
+		if one.Time.After(now) {
+			return samples
+		}
+		samples = append(samples, one)
+	}
 }
 
 // counters are those of n requests, as the server counts them.

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outsight/internal/graph"
+	"outsight/internal/predict"
+)
+
+// upAddress is where `outsight up` listens by default.
+const upAddress = "http://127.0.0.1:8470"
+
+// whatifAnswer is what a server answers.
+type whatifAnswer struct {
+	From        time.Time `json:"from"`
+	To          time.Time `json:"to"`
+	StepSeconds float64   `json:"step_seconds"`
+	predict.Prediction
+}
+
+func newWhatif() *cobra.Command {
+	var load, output string
+	var replicas, quota []string
+	remote := remoteFlags{outputs: []string{"text", "json"}}
+	c := &cobra.Command{
+		Use:   "whatif",
+		Short: "What would be used up if more requests came, or containers were others",
+		Long: `Show how full each container and each host's CPUs would be at another load, with more replicas or another
+CPU quota, and which is used up first. What each takes without requests and for each of them is learnt from the past, at
+the rates that there were; each number has the bounds between which the truth is in nine of ten cases, if all goes on as
+it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before. Asks a server or
+outsight up.`,
+		Example: `  outsight whatif --load 2x
+  outsight whatif --load 400/s --from now-6h
+  outsight whatif --load 3x --replicas shop-cart:3 --quota shop-payment:2
+  outsight whatif --server https://outsight.example:8470 --load 2x --output json | jq .limit`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", output, "text", "json"); err != nil {
+				return err
+			}
+			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota}
+			var text bytes.Buffer
+			if err := remote.print(c.Context(), "whatif", query, &text); err != nil {
+				return err
+			}
+			if output == "json" {
+				_, err := c.OutOrStdout().Write(text.Bytes())
+				return err
+			}
+			var a whatifAnswer
+			if err := json.Unmarshal(text.Bytes(), &a); err != nil {
+				return fmt.Errorf("reading the server's answer: %w", err)
+			}
+			return a.write(c.OutOrStdout())
+		},
+	}
+	remote.add(c.Flags(), "past")
+	remote.server = upAddress
+	c.Flags().Lookup("server").DefValue = upAddress
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	c.Flags().StringVar(&load, "load", "1x", "requests at the entries: so many times the mean of the window, or as in 400/s")
+	c.Flags().StringArrayVar(&replicas, "replicas", nil, "how many containers of a name share its requests, as in cart:3")
+	c.Flags().StringArrayVar(&quota, "quota", nil, "how many cores each container of a name may use, as in cart:2")
+	return c
+}
+
+func (a *whatifAnswer) write(out io.Writer) error {
+	if a.Stretches == 0 {
+		_, err := fmt.Fprintln(out, "No requests came in: there is nothing to learn from.")
+		return err
+	}
+	rate := func(v float64) string { return graph.PerSecond(&v) }
+	fmt.Fprintf(out, "At %s (mean %s; learnt from %d stretches of %v at %s to %s)\n\n", rate(a.Rate), rate(a.MeanRate),
+		a.Stretches, time.Duration(a.StepSeconds*float64(time.Second)), rate(a.LeastRate), rate(a.GreatestRate))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RESOURCE\tNOW\tTHEN\t\tFULL AT\t\tOF\tWITHOUT REQUESTS\tPER REQUEST")
+	for i := range a.Resources {
+		r := &a.Resources[i]
+		if r.Unknown != "" {
+			fmt.Fprintf(w, "%s\t–\t–\t\t–\t\t\t\t%s\n", r.Name, r.Unknown)
+			continue
+		}
+		perRequest := graph.Seconds(*r.PerRequest)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.2f by %s\t%.3f cores\t%s\n", r.Name, share(r.Before.Value),
+			share(r.Utilisation.Value), bounds(r.Utilisation, share), limitText(r.Limit, rate), limitBounds(r.Limit, rate),
+			r.Parallel, r.ParallelBy, max(*r.Base, 0), graph.Duration(&perRequest))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "\n"+a.verdict(rate))
+	return err
+}
+
+// verdict says what is used up first.
+func (a *whatifAnswer) verdict(rate func(float64) string) string {
+	if a.Limit == nil {
+		return "Which of them is used up first is not known."
+	}
+	name := a.LimitedBy
+	for i := range a.Resources {
+		if a.Resources[i].Node == a.LimitedBy {
+			name = a.Resources[i].Name
+		}
+	}
+	text := fmt.Sprintf("Used up first: %s, at %s %s", name, rate(a.Limit.Value), limitBounds(a.Limit, rate))
+	if times := a.Limit.Value / a.GreatestRate; times > 1 {
+		text += fmt.Sprintf(", %.1f times the greatest rate that there was", times)
+	}
+	return text + ". CPU time alone is known."
+}
+
+func share(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+
+func bounds(i *predict.Interval, text func(float64) string) string {
+	return "(" + text(i.Low) + " to " + text(*i.High) + ")"
+}
+
+func limitText(i *predict.Interval, rate func(float64) string) string {
+	if i == nil {
+		return "–"
+	}
+	return rate(i.Value)
+}
+
+func limitBounds(i *predict.Interval, rate func(float64) string) string {
+	switch {
+	case i == nil:
+		return ""
+	case i.High == nil:
+		return "(" + rate(i.Low) + " or more)"
+	}
+	return bounds(i, rate)
+}

@@ -1,0 +1,94 @@
+package predict
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"outsight/internal/graph"
+)
+
+// shop is a history of a web container that takes 0.1 cores and 2 ms for each request, of its one thread, and two cart
+// containers that take 4 ms for half of the requests each, at rates from 50 to 150/s.
+func shop() *History {
+	r := rand.New(rand.NewPCG(1, 2))
+	var h History
+	for range 30 {
+		rate := 50 + 100*r.Float64()
+		noise := func() float64 { return 1e-4 * r.NormFloat64() }
+		web, cart := 0.1+0.002*rate+noise(), 0.002*rate+noise()
+		h.Add(&graph.Analysis{ArrivalRate: rate, Resources: []graph.Resource{
+			{Node: "1", Name: "web", Host: "a", CPUCores: web, Parallel: 1, ParallelBy: "threads"},
+			{Node: "2", Name: "cart", Host: "a", CPUCores: cart, Parallel: 0.5, ParallelBy: "quota"},
+			{Node: "3", Name: "cart", Host: "a", CPUCores: cart, Parallel: 0.5, ParallelBy: "quota"},
+			{Node: "cpus/a", Name: "CPUs of a", Host: "a", CPUCores: web + 2*cart, Parallel: 4, ParallelBy: "left"},
+		}}, map[string]float64{"a": 4})
+	}
+	return &h
+}
+
+// TestScenarios: utilisations and the first limit follow load, replicas and quotas.
+func TestScenarios(t *testing.T) {
+	h := shop()
+	for _, c := range []struct {
+		name     string
+		scenario Scenario
+		// limit is where the resource by gets used up, and cart how full a container of that name is.
+		limit float64
+		by    string
+		cart  float64
+	}{
+		{"as it is", Scenario{Rate: 100}, 250, "cart", 0.4},
+		{"twice the load", Scenario{Rate: 200}, 250, "cart", 0.8},
+		{"a larger quota", Scenario{Rate: 200, Quota: map[string]float64{"cart": 2}}, 450, "web", 0.2},
+		{"a smaller quota", Scenario{Rate: 100, Quota: map[string]float64{"cart": 0.25}}, 125, "cart", 0.8},
+		{"more replicas", Scenario{Rate: 200, Replicas: map[string]int{"cart": 4}}, 450, "web", 0.4},
+		{"one replica", Scenario{Rate: 100, Replicas: map[string]int{"cart": 1}}, 125, "cart", 0.8},
+		// Two webs take 0.1 cores more of the host: 4 cores less 0.2 for 6 ms each.
+		{"both", Scenario{Rate: 100, Replicas: map[string]int{"web": 2}, Quota: map[string]float64{"cart": 4}},
+			3.8 / 0.006, "CPUs of a", 0.05},
+	} {
+		p, err := h.Predict(c.scenario)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Limit == nil || math.Abs(p.Limit.Value/c.limit-1) > 0.01 {
+			t.Errorf("%s: the first limit is %+v, want %v", c.name, p.Limit, c.limit)
+		}
+		for i := range p.Resources {
+			r := &p.Resources[i]
+			if r.Node == p.LimitedBy && r.Name != c.by {
+				t.Errorf("%s: %s is used up first, want %s", c.name, r.Name, c.by)
+			}
+			if r.Name == "cart" && math.Abs(r.Utilisation.Value/c.cart-1) > 0.01 {
+				t.Errorf("%s: cart is used at %+v, want %v", c.name, r.Utilisation, c.cart)
+			}
+		}
+	}
+	if _, err := h.Predict(Scenario{Times: 1, Replicas: map[string]int{"carts": 2}}); err == nil {
+		t.Error("replicas of what is not there are predicted")
+	}
+	if _, err := h.Predict(Scenario{Times: 1, Quota: map[string]float64{"CPUs of a": 2}}); err == nil {
+		t.Error("a quota of a host is predicted")
+	}
+}
+
+// TestSteadyLoad: where the load hardly changed, no limit is told, and why.
+func TestSteadyLoad(t *testing.T) {
+	var h History
+	for i := range 30 {
+		rate := 100 + float64(i%3)
+		h.Add(&graph.Analysis{ArrivalRate: rate, Resources: []graph.Resource{
+			{Node: "1", Name: "web", Host: "a", CPUCores: 0.002 * rate, Parallel: 1, ParallelBy: "threads"}}}, nil)
+	}
+	p, err := h.Predict(Scenario{Times: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Limit != nil || len(p.Resources) != 1 || p.Resources[0].Unknown != ErrSteady.Error() || p.Resources[0].Utilisation != nil {
+		t.Errorf("of a steady load it is told %+v", p)
+	}
+	if empty, err := new(History).Predict(Scenario{Times: 2}); err != nil || empty.Stretches != 0 || empty.Limit != nil {
+		t.Errorf("of nothing it is told %+v, %v", empty, err)
+	}
+}
