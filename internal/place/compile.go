@@ -35,7 +35,6 @@ type compiled struct {
 	cores        []float64
 	memory       []float64
 	peakCores    []float64
-	fixedCost    float64 // of what no placement changes
 	pairs        []Traffic
 	whole        totals
 }

@@ -27,15 +27,12 @@ func deployed() (*Problem, *Result) {
 }
 
 // documentsOf are the YAML documents of a manifest.
-func documentsOf(t *testing.T, text []byte, err error) (all []string) {
+func documentsOf(t *testing.T, text []byte, err error) []string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range strings.Split(string(text), "---\n")[1:] {
-		all = append(all, d)
-	}
-	return all
+	return strings.Split(string(text), "---\n")[1:]
 }
 
 func TestKubernetesPatches(t *testing.T) {
