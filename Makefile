@@ -209,6 +209,10 @@ bench-disk: ## what is counted of disks against fio, percentiles against single 
 	@scripts/install bench
 	@$(SUDO) go run ./bench -only disk
 
+.PHONY: bench-place
+bench-place: ## how long placements take to find and what they cost, beside default spreading, a genetic algorithm and the best; rewrites docs/place.md (2 minutes)
+	@go run ./bench -only place -docs docs
+
 .PHONY: bench-netprobe
 bench-netprobe: ## packets not seen of containers that send at once, beside tcpdump, and the time to the first delay; rewrites docs/netprobe.md (root; 3 minutes)
 	@scripts/install bench

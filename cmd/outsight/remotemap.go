@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,11 @@ const maxRefusal = 4 << 10
 
 // print writes what the server answers at a path below /api/outsight/ to a query of the window.
 func (f *remoteFlags) print(ctx context.Context, path string, query url.Values, out io.Writer) error {
+	return f.ask(ctx, path, query, nil, out)
+}
+
+// ask is print, with a body for POST where it is not nil.
+func (f *remoteFlags) ask(ctx context.Context, path string, query url.Values, body []byte, out io.Writer) error {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return usagef("--server is no URL as in https://outsight.example:8470")
@@ -71,7 +77,11 @@ func (f *remoteFlags) print(ctx context.Context, path string, query url.Values, 
 		}
 	}
 	u.RawQuery = query.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

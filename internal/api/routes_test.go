@@ -36,6 +36,8 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/recordings": access.Record,
 	"GET /api/outsight/changes":    access.Read,
 	"GET /api/outsight/matrix":     access.Read,
+	"GET /api/outsight/place":      access.Read,
+	"POST /api/outsight/place":     access.Read,
 	"GET /api/outsight/events":     access.Read,
 	"GET /api/outsight/containers": access.Read,
 	"GET /api/outsight/chart":      access.Read,
@@ -73,7 +75,7 @@ func TestRoutesNeedRoles(t *testing.T) {
 	}
 	h := New(s.Options)
 	for pattern, needs := range wanted {
-		path := strings.TrimPrefix(pattern, "GET ")
+		path := pattern[strings.Index(pattern, "/"):]
 		for name, has := range roles {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.Header.Set("Authorization", "Bearer a-token-with-role-"+name)
@@ -97,7 +99,7 @@ func TestForeignPagesGetNothing(t *testing.T) {
 	st := promStore(t)
 	h := New(Options{Prometheus: Prometheus(st)})
 	for pattern, needs := range wanted {
-		path := strings.TrimPrefix(pattern, "GET ")
+		path := pattern[strings.Index(pattern, "/"):]
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			for site, foreign := range map[string]bool{"cross-site": true, "same-site": true, "same-origin": false,
 				"none": false, "": false} {

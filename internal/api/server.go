@@ -152,6 +152,8 @@ func (s *server) routes() *access.Mux {
 	mux.HandleFunc(access.Read, "GET /api/outsight/changes", s.json(s.changes))
 	mux.HandleFunc(access.Read, "GET /api/outsight/events", s.json(s.events))
 	mux.HandleFunc(access.Read, "GET /api/outsight/matrix", s.json(s.matrix))
+	mux.HandleFunc(access.Read, "GET /api/outsight/place", s.json(s.place))
+	mux.HandleFunc(access.Read, "POST /api/outsight/place", s.json(s.place))
 	mux.HandleFunc(access.Read, "GET /api/outsight/containers", s.json(s.containers))
 	mux.HandleFunc(access.Read, "GET /api/outsight/chart", s.json(s.chart))
 	mux.HandleFunc(access.Read, "GET /api/outsight/lines", s.json(s.lines))

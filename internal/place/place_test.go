@@ -1,0 +1,191 @@
+package place
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func options(preset string) Options {
+	return Options{Weights: Presets[preset], Headroom: DefaultHeadroom, Seed: 1}
+}
+
+// checked solves a problem and asserts that the answer keeps the rules, that it costs what it says, and that each step
+// keeps them too.
+func checked(t *testing.T, p *Problem, o Options) *Result {
+	t.Helper()
+	r, err := Solve(p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compile(p, o)
+	at := p.Present()
+	start := newPlan(c, slices.Clone(at)).brokenRules()
+	gained := 0.0
+	for n, s := range r.Moves {
+		for _, m := range s.Moves {
+			if p.Hosts[at[m.Container]].Name != m.From {
+				t.Errorf("step %d moves %s from %s, it is on %s", n, m.Name, m.From, p.Hosts[at[m.Container]].Name)
+			}
+			at[m.Container] = slices.IndexFunc(p.Hosts, func(h Host) bool { return h.Name == m.To })
+		}
+		gained += s.Gain
+		if broken := newPlan(c, slices.Clone(at)).brokenRules(); broken > start {
+			t.Errorf("step %d breaks rules: %v, %v before", n, broken, start)
+		}
+	}
+	if !slices.Equal(at, r.Placement) {
+		t.Errorf("the moves lead to %v, want %v", at, r.Placement)
+	}
+	end := newPlan(c, at)
+	if told := end.problems(); len(told) > 0 && o.MaxMoves == 0 {
+		t.Errorf("the answer breaks rules: %v", told)
+	}
+	if cost := end.cost(); !near(cost, r.After.Cost) || !near(r.Before.Cost-gained, cost) {
+		t.Errorf("the cost is %v, told is %v, and %v less %v gained", cost, r.After.Cost, r.Before.Cost, gained)
+	}
+	if r.Bound > r.After.Cost+1e-9 {
+		t.Errorf("the bound %v is above the cost %v", r.Bound, r.After.Cost)
+	}
+	return r
+}
+
+func near(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }
+
+func TestAnnealingIsNearTheBest(t *testing.T) {
+	worst, sum, solved := 0.0, 0.0, 0
+	for seed := uint64(0); solved < 200; seed++ {
+		p := Random(6+int(seed%5), 2+int(seed%3), seed)
+		o := options([]string{"", "fewest-hosts", "lowest-energy"}[seed/5%3])
+		o.Search = Exact
+		best, err := Solve(p, o)
+		var none *Infeasible
+		if errors.As(err, &none) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Search, o.Effort = Anneal, 0.5
+		r := checked(t, p, o)
+		above := (r.After.Cost - best.After.Cost) / best.After.Cost
+		worst, sum, solved = max(worst, above), sum+above, solved+1
+		if above < -1e-9 {
+			t.Errorf("seed %d: annealing found %v, exact %v", seed, r.After.Cost, best.After.Cost)
+		}
+		if b := compile(p, o).bound(); b > best.After.Cost+1e-9 {
+			t.Errorf("seed %d: the bound %v is above the best cost %v", seed, b, best.After.Cost)
+		}
+	}
+	t.Logf("%d problems: %.3f %% above the best on average, %.2f %% at worst", solved, 100*sum/float64(solved), 100*worst)
+	if sum/float64(solved) > 0.001 || worst > 0.01 {
+		t.Errorf("%d solved, %v above the best on average, %v at worst", solved, sum/float64(solved), worst)
+	}
+}
+
+func TestSameProblemSameAnswer(t *testing.T) {
+	p := Random(100, 10, 3)
+	first, second := checked(t, p, options("")), checked(t, p, options(""))
+	if !reflect.DeepEqual(first, second) {
+		t.Error("two answers differ")
+	}
+	if first.After.Cost >= first.Before.Cost || len(first.Moves) == 0 {
+		t.Errorf("cost %v, %v before", first.After.Cost, first.Before.Cost)
+	}
+	for n, s := range first.Moves[:3] {
+		if s.Gain <= 0 {
+			t.Errorf("step %d gains %v", n, s.Gain)
+		}
+	}
+}
+
+func TestFewMoves(t *testing.T) {
+	p := Random(100, 10, 3)
+	o := options("least-traffic")
+	o.MaxMoves = 3
+	r := checked(t, p, o)
+	if len(r.Moves) != 3 || r.After.CrossBytes >= r.Before.CrossBytes {
+		t.Errorf("%d steps, %v bytes cross hosts, %v before", len(r.Moves), r.After.CrossBytes, r.Before.CrossBytes)
+	}
+}
+
+func TestRulesAreKept(t *testing.T) {
+	for seed := range uint64(20) {
+		p := Random(60, 6, seed)
+		rules, err := ParseRules([]string{"app0-0,app1-0"}, []string{"app2-*"}, []string{"app3-*=host-1,host-2"},
+			[]string{"app4-0=host-3"}, []string{"app5-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules.Apart[0] = []string{"app2-0", "app2-1", "app2-2", "app2-3", "app2-4", "app2-5"}
+		if err := p.Apply(rules); err != nil {
+			t.Fatal(err)
+		}
+		at := p.Containers[41].Host
+		r := checked(t, p, options("least-traffic"))
+		if r.Placement[0] != r.Placement[8] || r.Placement[41] != at {
+			t.Errorf("seed %d: %v", seed, r.Placement)
+		}
+		for _, i := range []int{24, 25, 31} {
+			if r.Placement[i] > 1 {
+				t.Errorf("seed %d: container %d is on %d", seed, i, r.Placement[i])
+			}
+		}
+	}
+}
+
+func TestInfeasible(t *testing.T) {
+	f := func(want string, change func(p *Problem)) {
+		t.Helper()
+		p := Random(12, 3, 1)
+		change(p)
+		_, err := Solve(p, options(""))
+		var none *Infeasible
+		if !errors.As(err, &none) || !strings.Contains(none.Reason, want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	f("of memory, the hosts have", func(p *Problem) { p.Containers[0].Memory.Peak = 1 << 40 })
+	f("cores at their peaks", func(p *Problem) { p.Containers[0].CPU.Peak = 1000 })
+	f("has room for its", func(p *Problem) {
+		p.Containers[0].CPU.Peak = 17
+		p.Hosts[0].Cores = 8
+		p.Hosts = append(p.Hosts, p.Hosts...)
+	})
+	f("on a host each", func(p *Problem) { p.Apart = [][]int{{0, 1, 2, 3}} })
+	f("together and apart", func(p *Problem) { p.Apart, p.Together = [][]int{{0, 1}}, [][]int{{0, 1}} })
+	f("no host may have", func(p *Problem) {
+		p.Together = [][]int{{0, 1}}
+		p.Containers[0].Pinned, p.Containers[1].Pinned = "volume", "volume"
+		p.Containers[0].Host, p.Containers[1].Host = 0, 1
+	})
+}
+
+func TestReplicasAreInterchangeable(t *testing.T) {
+	small := Use{0.1, 0.1}
+	p := &Problem{Hosts: []Host{{Name: "a", Cores: 4, MemoryBytes: 1e9}, {Name: "b", Cores: 4, MemoryBytes: 1e9}}}
+	for _, host := range []int{0, 1, 0, 1} { // two replicas, two servers
+		p.Containers = append(p.Containers, Container{Name: "c", Host: host, CPU: small, Memory: Use{1e6, 1e6}})
+	}
+	p.Traffic = []Traffic{{A: 0, B: 3, Bytes: 1000}, {A: 1, B: 2, Bytes: 1000}}
+	if r := checked(t, p, options("least-traffic")); r.Before.CrossBytes != 2000 || r.After.CrossBytes != 0 {
+		t.Errorf("single containers: %v bytes cross, %v before", r.After.CrossBytes, r.Before.CrossBytes)
+	}
+	p.Replicas = [][]int{{0, 1}}
+	if r := checked(t, p, options("least-traffic")); r.Before.CrossBytes != 1000 {
+		t.Errorf("replicas: %v bytes cross before", r.Before.CrossBytes)
+	}
+}
+
+func TestOverloadedHostIsRelieved(t *testing.T) {
+	p := Random(40, 5, 2)
+	for i := range 20 {
+		p.Containers[i].Host = 0
+	}
+	r := checked(t, p, options(""))
+	if len(r.Broken) == 0 || r.After.HighestCPU > 1-DefaultHeadroom+1e-9 {
+		t.Errorf("broken before: %v; the highest CPU is %v after", r.Broken, r.After.HighestCPU)
+	}
+}
