@@ -87,8 +87,8 @@ func placeExact(of place.Options) (text string, rows []row, err error) {
 		of.Weights = place.Presets[[]string{"", "fewest-hosts", "least-traffic"}[seed/5%3]]
 		best, err := place.Solve(p, of)
 		var none *place.Infeasible
-		if errors.As(err, &none) {
-			continue
+		if errors.As(err, &none) || err == nil && best.Full != "" {
+			continue // there is too little room
 		}
 		if err != nil {
 			return "", nil, err

@@ -33,10 +33,11 @@ type compiled struct {
 	use, perCore []float64
 	balance      float64 // weight of Σ load²/cores
 	cores        []float64
-	memory       []float64
-	peakCores    []float64
-	pairs        []Traffic
-	whole        totals
+	// memory and peakCores are what a host has for containers: less the headroom, but what may not move stays.
+	memory    []float64
+	peakCores []float64
+	pairs     []Traffic
+	whole     totals
 }
 
 // totals are what shares are of.
@@ -57,7 +58,23 @@ func compile(p *Problem, o Options) *compiled {
 	c.compileHosts()
 	c.compileUnits(cpu, peak, memory)
 	c.compileLinks()
+	c.raiseLimits(func(u *unit) bool { return u.fixed })
 	return c
+}
+
+// raiseLimits lets hosts be as full as some of the units that run there make them.
+func (c *compiled) raiseLimits(of func(*unit) bool) {
+	peak, memory := make([]float64, len(c.Hosts)), make([]float64, len(c.Hosts))
+	for n := range c.units {
+		if u := &c.units[n]; of(u) {
+			peak[u.home] += u.peak
+			memory[u.home] += u.memory
+		}
+	}
+	for h := range c.Hosts {
+		c.peakCores[h] = max(c.peakCores[h], peak[h])
+		c.memory[h] = max(c.memory[h], memory[h])
+	}
 }
 
 func share(weight, v, whole float64) float64 {

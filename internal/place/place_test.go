@@ -62,8 +62,8 @@ func TestAnnealingIsNearTheBest(t *testing.T) {
 		o.Search = Exact
 		best, err := Solve(p, o)
 		var none *Infeasible
-		if errors.As(err, &none) {
-			continue
+		if errors.As(err, &none) || err == nil && best.Full != "" {
+			continue // there is too little room
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -147,12 +147,19 @@ func TestInfeasible(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	f("of memory, the hosts have", func(p *Problem) { p.Containers[0].Memory.Peak = 1 << 40 })
-	f("cores at their peaks", func(p *Problem) { p.Containers[0].CPU.Peak = 1000 })
+	// It is to leave the only host that is as large as it.
+	elsewhere := func(p *Problem) {
+		p.Allowed = make([][]bool, len(p.Containers))
+		p.Allowed[0] = slices.Repeat([]bool{true}, len(p.Hosts))
+		p.Allowed[0][p.Containers[0].Host] = false
+	}
+	f("of memory, the hosts have", func(p *Problem) { p.Containers[0].Memory.Peak = 1 << 40; elsewhere(p) })
+	f("cores at their peaks", func(p *Problem) { p.Containers[0].CPU.Peak = 1000; elsewhere(p) })
 	f("has room for its", func(p *Problem) {
 		p.Containers[0].CPU.Peak = 17
 		p.Hosts[0].Cores = 8
 		p.Hosts = append(p.Hosts, p.Hosts...)
+		elsewhere(p)
 	})
 	f("on a host each", func(p *Problem) { p.Apart = [][]int{{0, 1, 2, 3}} })
 	f("together and apart", func(p *Problem) { p.Apart, p.Together = [][]int{{0, 1}}, [][]int{{0, 1}} })
@@ -187,5 +194,45 @@ func TestOverloadedHostIsRelieved(t *testing.T) {
 	r := checked(t, p, options(""))
 	if len(r.Broken) == 0 || r.After.HighestCPU > 1-DefaultHeadroom+1e-9 {
 		t.Errorf("broken before: %v; the highest CPU is %v after", r.Broken, r.After.HighestCPU)
+	}
+}
+
+// TestFullHosts: where what may not move fills a host, nothing is moved there; and where all hosts are so full that the
+// headroom cannot be kept, each stays at most as full as it is.
+func TestFullHosts(t *testing.T) {
+	p := Random(12, 3, 1)
+	p.Containers = append(p.Containers, Container{Name: "host", Host: 1, Pinned: "a process of the host", OfHost: true,
+		CPU: Use{15, 15.8}, Memory: Use{1e9, 1e9}})
+	p.Hosts[1].Cores = 16
+	used := func(r *Result, host int) (used float64) {
+		for i, at := range r.Placement {
+			if at == host {
+				used += p.Containers[i].CPU.Peak
+			}
+		}
+		return used
+	}
+	r := checked(t, p, options(""))
+	if r.Full != "" || used(r, 1) > 15.8+1e-9 {
+		t.Errorf("one full host: %q, %v cores are used there", r.Full, used(r, 1))
+	}
+	before := make([]float64, len(p.Hosts))
+	for h := range p.Hosts {
+		p.Hosts[h].Cores = 1
+	}
+	for _, c := range p.Containers {
+		before[c.Host] += c.CPU.Peak
+	}
+	r, err := Solve(p, options(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Full, "cores at their peaks") {
+		t.Errorf("of full hosts it says %q", r.Full)
+	}
+	for h := range p.Hosts {
+		if now := used(r, h); now > max(before[h], 0.9)+1e-9 {
+			t.Errorf("host %d: %v cores are used, before %v", h, now, before[h])
+		}
 	}
 }

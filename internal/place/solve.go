@@ -1,6 +1,9 @@
 package place
 
-import "cmp"
+import (
+	"cmp"
+	"errors"
+)
 
 // DefaultHeadroom is the share of each host that is left free.
 const DefaultHeadroom = 0.1
@@ -42,6 +45,8 @@ type Result struct {
 	Search Search `json:"search"`
 	// Broken says what the present placement breaks of the rules, empty for nothing.
 	Broken []string `json:"broken,omitempty"`
+	// Full says why the headroom is not kept: each host may stay as full as it is. It is empty where it is kept.
+	Full string `json:"full,omitempty"`
 	// Placement is the host of each container after all moves, as an index.
 	Placement []int `json:"placement"`
 }
@@ -58,7 +63,7 @@ func Solve(p *Problem, o Options) (*Result, error) {
 		return nil, err
 	}
 	c := compile(p, o)
-	start, err := c.feasible(o.Seed)
+	start, full, err := c.start(o.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +78,7 @@ func Solve(p *Problem, o Options) (*Result, error) {
 	target := c.containersAt(best)
 	c.fewestMoves(target)
 	present := newPlan(c, p.Present())
-	r := &Result{Search: found, Before: present.figures(), Broken: present.problems()}
+	r := &Result{Search: found, Full: full, Before: present.figures(), Broken: present.problems()}
 	r.Moves = present.steps(target, o.MaxMoves)
 	r.After, r.Placement = present.figures(), present.containers
 	r.Bound = c.bound()
@@ -82,6 +87,23 @@ func Solve(p *Problem, o Options) (*Result, error) {
 	}
 	r.Gap = r.After.Cost - r.Bound
 	return r, nil
+}
+
+// start is a placement that keeps the rules. Where that leaves no headroom each host may stay as full as it is, and full
+// says why.
+func (c *compiled) start(seed uint64) (s *state, full string, err error) {
+	if s, err = c.feasible(seed); err == nil {
+		return s, "", nil
+	}
+	var none *Infeasible
+	if !errors.As(err, &none) {
+		return nil, "", err
+	}
+	c.raiseLimits(func(*unit) bool { return true })
+	if s, err := c.feasible(seed); err == nil {
+		return s, none.Reason, nil
+	}
+	return nil, "", none
 }
 
 // containersAt is the host of each container.

@@ -32,6 +32,9 @@ func (r *Result) Text(p *Problem) string {
 		b.WriteString(": this is the best, all were tried")
 	}
 	b.WriteString(".\n")
+	if r.Full != "" {
+		fmt.Fprintf(&b, "The headroom is not kept, and each host may stay as full as it is: %s.\n", r.Full)
+	}
 	for _, problem := range r.Broken {
 		fmt.Fprintf(&b, "Broken now: %s.\n", problem)
 	}
