@@ -43,7 +43,7 @@ func measurePlace(_ context.Context, o options) (rows []row, err error) {
 			cell = ""
 		}
 		begin, used := time.Now(), timeUsed()
-		result, err := place.Solve(p, of)
+		result, err := place.Solve(context.Background(), p, of)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func placeExact(of place.Options) (text string, rows []row, err error) {
 		p := place.Random(6+int(seed%5), 2+int(seed%3), seed)
 		of.Headroom, of.Search = place.DefaultHeadroom, place.Exact
 		of.Weights = place.Presets[[]string{"", "fewest-hosts", "least-traffic"}[seed/5%3]]
-		best, err := place.Solve(p, of)
+		best, err := place.Solve(context.Background(), p, of)
 		var none *place.Infeasible
 		if errors.As(err, &none) || err == nil && best.Full != "" {
 			continue // there is too little room
@@ -94,7 +94,7 @@ func placeExact(of place.Options) (text string, rows []row, err error) {
 			return "", nil, err
 		}
 		of.Search = place.Anneal
-		r, err := place.Solve(p, of)
+		r, err := place.Solve(context.Background(), p, of)
 		if err != nil {
 			return "", nil, err
 		}

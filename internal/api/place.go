@@ -85,11 +85,13 @@ func (s *server) place(ctx context.Context, r *http.Request) (any, error) {
 	if err := p.Apply(asked.rules); err != nil {
 		return nil, badRequest("%w", err)
 	}
-	result, err := place.Solve(p, asked.Options)
+	result, err := place.Solve(ctx, p, asked.Options)
 	var none *place.Infeasible
 	switch {
 	case errors.As(err, &none):
 		return nil, badRequest("%w", err)
+	case ctx.Err() != nil:
+		return nil, err
 	case err != nil:
 		return nil, badRequest("there is nothing to place in this window: %w", err)
 	}

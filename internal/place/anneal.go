@@ -1,6 +1,7 @@
 package place
 
 import (
+	"context"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -24,10 +25,13 @@ const (
 // fewUnits is up to how many units more chains are tried.
 const fewUnits = 100
 
+// checkEvery is after how many steps of a search it is looked whether the answer is still wanted.
+const checkEvery = 4096
+
 // anneal searches from a placement that keeps the rules for one that costs less: simulated annealing, with several
 // chains that do not depend on one another. Every second chain may overload hosts on the way, which gets dearer: where
-// hosts are nearly full, there is often no way around it.
-func anneal(from *state, seed uint64, effort float64) *state {
+// hosts are nearly full, there is often no way around it. It ends early with the context.
+func anneal(ctx context.Context, from *state, seed uint64, effort float64) *state {
 	chains := 4
 	if len(from.units) <= fewUnits {
 		chains = 12
@@ -42,7 +46,7 @@ func anneal(from *state, seed uint64, effort float64) *state {
 			if k%4 == 2 {
 				start = coldStart
 			}
-			c.run(steps, start)
+			c.run(ctx, steps, start)
 			results[k] = c.state
 		})
 	}
@@ -73,7 +77,7 @@ type chain struct {
 // penaltyStart is the first penalty in mean changes of the cost; it grows as the temperature falls.
 const penaltyStart = 5
 
-func (c *chain) run(steps int, start float64) {
+func (c *chain) run(ctx context.Context, steps int, start float64) {
 	for n := range c.units {
 		if u := &c.units[n]; u.allowed == nil || count(u.allowed) > 1 {
 			c.free = append(c.free, n)
@@ -90,7 +94,10 @@ func (c *chain) run(steps int, start float64) {
 	c.penalty = penaltyStart * mean
 	harder := math.Pow(1000, 1/float64(steps))
 	few := len(c.units) <= fewUnits
-	for range steps {
+	for n := range steps {
+		if n%checkEvery == 0 && ctx.Err() != nil {
+			return
+		}
 		c.step(temperature)
 		temperature *= cooling
 		c.penalty *= harder
@@ -105,7 +112,7 @@ func (c *chain) run(steps int, start float64) {
 		c.repair()
 	}
 	c.soft = false
-	c.descend()
+	c.descend(ctx)
 }
 
 // exchanges is in one of how many steps two units change places although there is room.
@@ -179,8 +186,8 @@ func (c *chain) accepts(d, temperature float64) bool {
 }
 
 // descend moves units while that makes the cost less.
-func (c *chain) descend() {
-	for moved := true; moved; {
+func (c *chain) descend(ctx context.Context) {
+	for moved := true; moved && ctx.Err() == nil; {
 		moved = false
 		for _, n := range c.free {
 			best, least := -1, -1e-12

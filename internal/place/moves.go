@@ -3,6 +3,7 @@ package place
 import (
 	"cmp"
 	"container/heap"
+	"context"
 	"slices"
 )
 
@@ -48,8 +49,8 @@ type route struct {
 }
 
 // steps makes the moves that lead to target, each time those that gain most and break no rule on the way. What only costs
-// at the end is left out.
-func (p *plan) steps(target []int, most int) []Step {
+// at the end is left out. It ends early with the context.
+func (p *plan) steps(ctx context.Context, target []int, most int) []Step {
 	r := &route{plan: p, itemOf: map[int]*item{}, blocked: map[int][]*item{}}
 	for n := range p.together.units {
 		it := &item{}
@@ -66,7 +67,7 @@ func (p *plan) steps(target []int, most int) []Step {
 	}
 	costs, broken := []float64{p.cost()}, []float64{p.brokenRules()}
 	for range len(r.items) {
-		if most > 0 && len(r.taken) == most {
+		if most > 0 && len(r.taken) == most || ctx.Err() != nil {
 			break
 		}
 		next := r.next()

@@ -1,11 +1,13 @@
 package place
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func options(preset string) Options {
@@ -16,7 +18,7 @@ func options(preset string) Options {
 // keeps them too.
 func checked(t *testing.T, p *Problem, o Options) *Result {
 	t.Helper()
-	r, err := Solve(p, o)
+	r, err := Solve(t.Context(), p, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +56,29 @@ func checked(t *testing.T, p *Problem, o Options) *Result {
 
 func near(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }
 
+// TestSearchEndsWithItsContext: a search of years ends when nobody wants its answer any more.
+func TestSearchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	o := options("")
+	o.Effort = 1e6
+	if _, err := Solve(ctx, Random(1000, 100, 1), o); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+	for _, o.Search = range []Search{Exact, Anneal} {
+		if _, err := Solve(ctx, Random(6, 2, 1), o); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v, want the context's error", o.Search, err)
+		}
+	}
+}
+
 func TestAnnealingIsNearTheBest(t *testing.T) {
 	worst, sum, solved := 0.0, 0.0, 0
 	for seed := uint64(0); solved < 200; seed++ {
 		p := Random(6+int(seed%5), 2+int(seed%3), seed)
 		o := options([]string{"", "fewest-hosts", "lowest-energy"}[seed/5%3])
 		o.Search = Exact
-		best, err := Solve(p, o)
+		best, err := Solve(t.Context(), p, o)
 		var none *Infeasible
 		if errors.As(err, &none) || err == nil && best.Full != "" {
 			continue // there is too little room
@@ -141,7 +159,7 @@ func TestInfeasible(t *testing.T) {
 		t.Helper()
 		p := Random(12, 3, 1)
 		change(p)
-		_, err := Solve(p, options(""))
+		_, err := Solve(t.Context(), p, options(""))
 		var none *Infeasible
 		if !errors.As(err, &none) || !strings.Contains(none.Reason, want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -223,7 +241,7 @@ func TestFullHosts(t *testing.T) {
 	for _, c := range p.Containers {
 		before[c.Host] += c.CPU.Peak
 	}
-	r, err := Solve(p, options(""))
+	r, err := Solve(t.Context(), p, options(""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package place
 
 import (
 	"cmp"
+	"context"
 	"errors"
 )
 
@@ -51,8 +52,9 @@ type Result struct {
 	Placement []int `json:"placement"`
 }
 
-// Solve finds a placement. The error is an *Infeasible where none keeps the rules.
-func Solve(p *Problem, o Options) (*Result, error) {
+// Solve finds a placement. The error is an *Infeasible where none keeps the rules, and that of the context where it ends
+// before the search does.
+func Solve(ctx context.Context, p *Problem, o Options) (*Result, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -70,16 +72,22 @@ func Solve(p *Problem, o Options) (*Result, error) {
 	var best *state
 	found := Exact
 	if o.Search != Anneal {
-		best = exact(start)
+		best = exact(ctx, start)
 	}
 	if best == nil {
-		found, best = Anneal, anneal(start, o.Seed, cmp.Or(o.Effort, 1))
+		found, best = Anneal, anneal(ctx, start, o.Seed, cmp.Or(o.Effort, 1))
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	target := c.containersAt(best)
 	c.fewestMoves(target)
 	present := newPlan(c, p.Present())
 	r := &Result{Search: found, Full: full, Before: present.figures(), Broken: present.problems()}
-	r.Moves = present.steps(target, o.MaxMoves)
+	r.Moves = present.steps(ctx, target, o.MaxMoves)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	r.After, r.Placement = present.figures(), present.containers
 	r.Bound = c.bound()
 	if found == Exact && o.MaxMoves == 0 {
