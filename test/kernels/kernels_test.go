@@ -115,6 +115,7 @@ func programs(t *testing.T, dir string, only ...string) map[string]string {
 		"block.test":     {"test", "-c", "./internal/kernel/block"},
 		"tick.test":      {"test", "-c", "./internal/kernel/tick"},
 		"groups.test":    {"test", "-c", "./internal/kernel/groups"},
+		"region.test":    {"test", "-c", "./internal/kernel/region"},
 		"outsight-agent": {"build", "./cmd/outsight-agent"},
 	} {
 		if len(only) > 0 && !slices.Contains(only, place) {

@@ -144,7 +144,7 @@ var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
 // essential are the tests of the kernel modules that ask what may differ between kernels; the others are
 // about tables and names. An emulated machine is some twenty times slower.
 const (
-	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents|TestFiguresAre|TestReusedAddress|TestSlotsAre"
+	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents|TestFiguresAre|TestReusedAddress|TestSlotsAre|TestReadsAre|HostilePackets|OtherPackets|StoppedProcess|AnotherXDP"
 	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|SyncsAreTimed|SyncsOfOther|EitherTimer|AtFullSocketBuffer|TableOfDrops"
 )
 
@@ -162,7 +162,7 @@ func kernelTests() (string, error) {
 	}
 	var output bytes.Buffer
 	var errs []error
-	for _, subject := range []string{"sched", "net", "block", "tick", "groups"} {
+	for _, subject := range []string{"sched", "net", "block", "tick", "groups", "region"} {
 		command := exec.Command("/"+subject+".test", "-test.v", "-test.run="+only)
 		command.Dir = "/tmp"
 		command.Env = append(os.Environ(), "OUTSIGHT_EMULATED=yes", report.FileSystems+"="+report.FileSystemsDir)
