@@ -219,6 +219,10 @@ bench-netprobe: ## packets not seen of containers that send at once, beside tcpd
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
 
+.PHONY: bench-region
+bench-region: ## reading a host by packets that its kernel answers, beside servers that sleep (root; 2 minutes)
+	@$(SUDO) go run ./bench -only region
+
 .PHONY: clean
 clean: ## remove what was built and measured
 	rm -rf bin bench/results test/results web/node_modules

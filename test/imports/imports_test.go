@@ -55,6 +55,7 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/kernel/region": {
 		"internal/kernel/host": "what all modules need", "internal/region/readwire": "keys, and the sizes of packets",
+		"internal/model": "what it costs is a value of the model",
 	},
 	"internal/region/readwire": {},
 	"internal/netns":           {},
