@@ -32,11 +32,12 @@ func newWhatif() *cobra.Command {
 	remote := remoteFlags{outputs: []string{"text", "json"}}
 	c := &cobra.Command{
 		Use:   "whatif",
-		Short: "What would be used up if more requests came, or containers were others",
+		Short: "What would be used up, and how long requests would take, if more came or containers were others",
 		Long: `Show how full each container and each host's CPUs would be at another load, with more replicas or another
 CPU quota, and which is used up first. What each takes without requests and for each of them is learnt from the past, at
 the rates that there were; each number has the bounds between which the truth is in nine of ten cases, if all goes on as
-it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before. Asks a server or
+it did. How long requests would take at the entries follows from queues at what is used: of two models the one that was
+nearer on the window's own past is shown, with how far off it was. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before. Asks a server or
 outsight up.`,
 		Example: `  outsight whatif --load 2x
   outsight whatif --load 400/s --from now-6h
@@ -97,8 +98,62 @@ func (a *whatifAnswer) write(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := a.writeEntries(out, rate); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintln(out, "\n"+a.verdict(rate))
 	return err
+}
+
+// writeEntries writes how long requests take at the entries.
+func (a *whatifAnswer) writeEntries(out io.Writer, rate func(float64) string) error {
+	if len(a.Entries) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ENTRY\tRATE\t\tNOW\tTHEN\t\tBY")
+	for i := range a.Entries {
+		e := &a.Entries[i]
+		switch {
+		case e.Saturated:
+			fmt.Fprintf(w, "%s\t%s\tp99\t%s\t–\ta resource is used up: the queue has no end\t\n", e.Name, rate(e.Rate),
+				latencyText(&e.Before.P99))
+			continue
+		case e.Then == nil:
+			fmt.Fprintf(w, "%s\t%s\t\t–\t–\t%s\t\n", e.Name, rate(e.Rate), e.Unknown)
+			continue
+		}
+		name, of, by := e.Name, rate(e.Rate), how(e)
+		for _, q := range []struct {
+			name         string
+			before, then *predict.Interval
+		}{{"p50", &e.Before.P50, &e.Then.P50}, {"p95", &e.Before.P95, &e.Then.P95}, {"p99", &e.Before.P99, &e.Then.P99}} {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, of, q.name, latencyText(q.before), latencyText(q.then),
+				limitBounds(q.then, secondsText), by)
+			name, of, by = "", "", ""
+		}
+	}
+	return w.Flush()
+}
+
+// how says by which model an entry's latencies were told, and what it was off on the past.
+func how(e *predict.Entry) string {
+	if e.Tested == nil {
+		return string(e.Model) + ", too little of the past to test it on"
+	}
+	off := e.Tested.Queueing
+	if e.Model == predict.Scalability {
+		off = e.Tested.Scalability
+	}
+	return fmt.Sprintf("%s: off %s on the past, at up to %.1f times the load that it knew", e.Model, share(off), e.Tested.Times)
+}
+
+func latencyText(i *predict.Interval) string { return secondsText(i.Value) }
+
+func secondsText(v float64) string {
+	seconds := graph.Seconds(v)
+	return graph.Duration(&seconds)
 }
 
 // verdict says what is used up first.

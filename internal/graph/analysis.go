@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"outsight/internal/model"
 )
 
 // Analysis is operational analysis of a window: how near each part of the application is to its limit,
@@ -32,6 +34,14 @@ type Entry struct {
 	// ArrivalRate counts the requests from Clients, which are IDs of nodes outside.
 	ArrivalRate float64  `json:"arrival_rate"`
 	Clients     []string `json:"clients"`
+	// Mean, P50, P95 and P99 are how long requests of all clients took, as the better counted ends saw it; nil where no
+	// duration is known.
+	Mean *Seconds `json:"mean,omitempty"`
+	P50  *Seconds `json:"p50,omitempty"`
+	P95  *Seconds `json:"p95,omitempty"`
+	P99  *Seconds `json:"p99,omitempty"`
+
+	latency model.FloatHistogram
 }
 
 // Resource is a node, or a host's CPUs, that requests use.

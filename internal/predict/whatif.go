@@ -31,6 +31,8 @@ type Prediction struct {
 	Limit     *Interval  `json:"limit,omitempty"`
 	LimitedBy string     `json:"limited_by,omitempty"` // its node
 	Resources []Resource `json:"resources"`
+	// Entries are where requests come in, with how long they take there; the busiest comes first.
+	Entries []Entry `json:"entries"`
 }
 
 // Resource is a container, or the CPUs of a host, in a scenario.
@@ -54,6 +56,8 @@ type Resource struct {
 	host   string
 	demand *Demand
 	cores  float64 // of its host, 0 where not known
+	// share of its requests is what it gets in the scenario, and added the cores that are taken besides.
+	share, added float64
 }
 
 // isHost is that it is the CPUs of its host.
@@ -63,6 +67,7 @@ func (r *Resource) isHost() bool { return r.Node == graph.CPUsOf(r.host) }
 type History struct {
 	rates     []float64
 	resources map[string]*past
+	entries   map[string]*entryPast
 	cores     map[string]float64
 }
 
@@ -87,6 +92,7 @@ func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
 		h.resources = map[string]*past{}
 	}
 	h.cores = cores
+	h.addEntries(a)
 	h.rates = append(h.rates, a.ArrivalRate)
 	for _, r := range a.Resources {
 		p := h.resources[r.Node]
@@ -133,6 +139,7 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	for i := range p.Resources {
 		p.Resources[i].change(p, s, names, more)
 	}
+	h.predictEntries(p, s)
 	p.finish()
 	return p, nil
 }
@@ -198,6 +205,7 @@ func (r *Resource) change(p *Prediction, s Scenario, names map[string]int, more 
 	before := r.demand.Cores(p.MeanRate).over(r.Parallel)
 	after := r.demand.Cores(p.Rate * share).plus(added).over(parallel)
 	r.Before, r.Utilisation, r.Parallel = &before, &after, parallel
+	r.share, r.added = share, added
 	if limit, ok := r.demand.Rate(parallel - added); ok {
 		limit = limit.over(share)
 		r.Limit = &limit
