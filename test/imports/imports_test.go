@@ -53,9 +53,13 @@ var allowed = map[string]map[string]string{
 		"internal/model": "counters out", "internal/kernel/host": "what all modules need",
 		"internal/netns": "it attaches in the namespaces of containers",
 	},
-	"internal/netns":    {},
-	"internal/topology": {},
-	"internal/access":   {"internal/otlp": "the header that names a tenant", "internal/model": "what was refused"},
+	"internal/kernel/region": {
+		"internal/kernel/host": "what all modules need", "internal/region/readwire": "keys, and the sizes of packets",
+	},
+	"internal/region/readwire": {},
+	"internal/netns":           {},
+	"internal/topology":        {},
+	"internal/access":          {"internal/otlp": "the header that names a tenant", "internal/model": "what was refused"},
 	"internal/energy": {
 		"internal/model":    "CPU time and weighted cycles in, energy out",
 		"internal/topology": "lists of CPUs in sysfs",

@@ -1,0 +1,9 @@
+package region
+
+import (
+	"testing"
+
+	"outsight/internal/kernel/kerneltest"
+)
+
+func TestMain(m *testing.M) { kerneltest.Main(m, nil) }
