@@ -99,7 +99,7 @@ what each costs, who talks to whom, how much and how slowly.`,
 	root.PersistentFlags().String("log", "info", "what to log: debug, info, warn or error")
 	commands := []*cobra.Command{
 		newUp(), newTop(), newMap(), newMatrix(), newPath(), newPlace(), newWhatif(), newRecord(), newReport(), newExport(),
-		newProbe(), newReflector(), newDoctor(), newDemo(), newAgent(), newServer(), newVersion(), newDemoService(),
+		newProbe(), newCollect(), newReflector(), newDoctor(), newDemo(), newAgent(), newServer(), newVersion(), newDemoService(),
 	}
 	for _, c := range commands {
 		if c.Args == nil {
