@@ -99,7 +99,8 @@ what each costs, who talks to whom, how much and how slowly.`,
 	root.PersistentFlags().String("log", "info", "what to log: debug, info, warn or error")
 	commands := []*cobra.Command{
 		newUp(), newTop(), newMap(), newMatrix(), newPath(), newPlace(), newWhatif(), newRunOut(), newRecord(), newReport(),
-		newExport(), newProbe(), newReflector(), newDoctor(), newDemo(), newAgent(), newServer(), newVersion(), newDemoService(),
+		newExport(), newCollect(), newProbe(), newReflector(), newDoctor(), newDemo(), newAgent(), newServer(), newVersion(),
+		newDemoService(),
 	}
 	for _, c := range commands {
 		if c.Args == nil {
