@@ -327,24 +327,38 @@ func (r *route) told() []Step {
 	for _, step := range slices.Backward(r.taken) {
 		r.undo(step)
 	}
+	// Sums anew, without what adding and taking away has left: the same moves have the same figures, however found.
+	*r.state = *newState(r.compiled, r.at)
 	steps := make([]Step, 0, len(r.taken))
 	for n, taken := range r.taken {
-		var s Step
+		var all []Assignment
 		for _, it := range taken {
 			for k, i := range it.containers {
-				s.Moves = append(s.Moves, Move{i, r.Containers[i].Name, r.Hosts[r.at[i]].Name, r.Hosts[it.to[k]].Name})
-				s.Gain -= r.delta(i, it.to[k])
-				r.move(i, it.to[k])
-				r.containers[i] = it.to[k]
+				all = append(all, Assignment{i, it.to[k]})
 			}
 		}
-		if n < maxFigures {
-			after := r.figures()
-			s.After = &after
-		}
-		steps = append(steps, s)
+		steps = append(steps, r.step(all, n < maxFigures))
 	}
 	return steps
+}
+
+// step moves the containers and says what that is, with the figures then or without.
+func (p *plan) step(moves []Assignment, withFigures bool) (s Step) {
+	for _, m := range moves {
+		i, to := m.Container, m.Host
+		if int(p.at[i]) == to {
+			continue
+		}
+		s.Moves = append(s.Moves, Move{i, p.Containers[i].Name, p.Hosts[p.at[i]].Name, p.Hosts[to].Name})
+		s.Gain -= p.delta(i, to)
+		p.move(i, to)
+		p.containers[i] = to
+	}
+	if withFigures {
+		after := p.figures()
+		s.After = &after
+	}
+	return s
 }
 
 // entry is an item in the queue with what it gained when it was put there.
