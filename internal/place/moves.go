@@ -327,8 +327,7 @@ func (r *route) told() []Step {
 	for _, step := range slices.Backward(r.taken) {
 		r.undo(step)
 	}
-	// Sums anew, without what adding and taking away has left: the same moves have the same figures, however found.
-	*r.state = *newState(r.compiled, r.at)
+	r.sumAnew()
 	steps := make([]Step, 0, len(r.taken))
 	for n, taken := range r.taken {
 		var all []Assignment
@@ -341,6 +340,10 @@ func (r *route) told() []Step {
 	}
 	return steps
 }
+
+// sumAnew leaves nothing of what adding and taking away make of sums: the same placement has the same figures, however it
+// was reached, and a host that was left has nothing and not nearly nothing.
+func (p *plan) sumAnew() { *p.state = *newState(p.compiled, p.at) }
 
 // step moves the containers and says what that is, with the figures then or without.
 func (p *plan) step(moves []Assignment, withFigures bool) (s Step) {
@@ -355,6 +358,7 @@ func (p *plan) step(moves []Assignment, withFigures bool) (s Step) {
 		p.containers[i] = to
 	}
 	if withFigures {
+		p.sumAnew()
 		after := p.figures()
 		s.After = &after
 	}

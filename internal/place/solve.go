@@ -99,6 +99,7 @@ func Solve(ctx context.Context, p *Problem, o Options) (*Result, error) {
 func (r *Result) from(present *plan, move func(*plan)) {
 	r.Before, r.Broken, r.HostsBefore = present.figures(), present.problems(), present.hostUses()
 	move(present)
+	present.sumAnew()
 	if r.Full != "" { // each host may stay as full as it is
 		present.raiseLimits(func(*unit) bool { return true })
 	}
