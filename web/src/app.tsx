@@ -15,6 +15,7 @@ import { MatrixView } from './matrixview'
 import { Nav } from './nav'
 import { Panel } from './panel'
 import { PathView } from './pathview'
+import { PlacementView } from './placementview'
 import { RecordingsView } from './recordingsview'
 import { ServicesView } from './servicesview'
 import { edgeOf, grouped, hides, nodeOf, useUrlState, VIEWS, type Change } from './state'
@@ -106,6 +107,7 @@ export function App() {
       <Nav state={state} change={change} range={range} />
       <div class="body">
         <main class="content">
+          <h1 class="hidden">{title}</h1>
           {grouped(state.view) && <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} range={range} change={change} />}
           {grouped(state.view) && g && g.nodes.length > 0 && (
             <section class="map" aria-label={state.view === 'map' ? 'Service map' : title}>
@@ -123,6 +125,7 @@ export function App() {
             <section class="map" aria-label={title}>
               {state.view === 'recordings' && <RecordingsView state={state} change={change} />}
               {state.view === 'hosts' && <HostsView state={state} change={change} query={window} period={every} />}
+              {state.view === 'placement' && <PlacementView state={state} change={change} window={window} />}
               {state.view === 'health' && <HealthView graph={g} away={graph.error} status={status} state={state} change={change} />}
             </section>
           )}
