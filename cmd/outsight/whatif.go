@@ -28,7 +28,7 @@ type whatifAnswer struct {
 
 func newWhatif() *cobra.Command {
 	var load, output string
-	var replicas, quota []string
+	var replicas, quota, move, down []string
 	remote := remoteFlags{outputs: []string{"text", "json"}}
 	c := &cobra.Command{
 		Use:   "whatif",
@@ -42,13 +42,15 @@ outsight up.`,
 		Example: `  outsight whatif --load 2x
   outsight whatif --load 400/s --from now-6h
   outsight whatif --load 3x --replicas shop-cart:3 --quota shop-payment:2
+  outsight whatif --move shop-payment:host-2
+  outsight whatif --load 1.5x --down host-1
   outsight whatif --server https://outsight.example:8470 --load 2x --output json | jq .limit`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota}
+			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota, "move": move, "down": down}
 			var text bytes.Buffer
 			if err := remote.print(c.Context(), "whatif", query, &text); err != nil {
 				return err
@@ -71,6 +73,9 @@ outsight up.`,
 	c.Flags().StringVar(&load, "load", "1x", "requests at the entries: so many times the mean of the window, or as in 400/s")
 	c.Flags().StringArrayVar(&replicas, "replicas", nil, "how many containers of a name share its requests, as in cart:3")
 	c.Flags().StringArrayVar(&quota, "quota", nil, "how many cores each container of a name may use, as in cart:2")
+	c.Flags().StringArrayVar(&move, "move", nil, "to which host the containers of a name go, as in cart:host-2")
+	c.Flags().StringArrayVar(&down, "down", nil,
+		"host that is no more: replicas elsewhere get its requests, the rest is started where most cores are left")
 	return c
 }
 
@@ -91,12 +96,21 @@ func (a *whatifAnswer) write(out io.Writer) error {
 			continue
 		}
 		perRequest := graph.Seconds(*r.PerRequest)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.2f by %s\t%.3f cores\t%s\n", r.Name, share(r.Before.Value),
+		now := "–"
+		if r.Before != nil {
+			now = share(r.Before.Value)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.2f by %s\t%.3f cores\t%s\n", r.Name, now,
 			share(r.Utilisation.Value), bounds(r.Utilisation, share), limitText(r.Limit, rate), limitBounds(r.Limit, rate),
 			r.Parallel, r.ParallelBy, max(*r.Base, 0), graph.Duration(&perRequest))
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for i := range a.Resources {
+		if r := &a.Resources[i]; r.MovedFrom != "" {
+			fmt.Fprintf(out, "%s moves from %s to %s.\n", r.Name, r.MovedFrom, r.Host)
+		}
 	}
 	if err := a.writeEntries(out, rate); err != nil {
 		return err

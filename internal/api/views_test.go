@@ -488,7 +488,8 @@ func TestWhatif(t *testing.T) {
 		t.Errorf("the rate is %v", a.Rate)
 	}
 	for _, query := range []string{"load=2", "load=-1x", "load=x", "load=NaNx", "load=1e999x", "load=2x/s", "replicas=3",
-		"replicas=gateway:0", "replicas=gateway:1.5", "replicas=nobody:2", "quota=:2", "quota=gateway:0", "quota=gateway:Inf"} {
+		"replicas=gateway:0", "replicas=gateway:1.5", "replicas=nobody:2", "move=gateway",
+		"move=gateway:", "move=gateway:nowhere", "move=nobody:shop-1", "down=nowhere", "down=shop-1", "quota=:2", "quota=gateway:0", "quota=gateway:Inf"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/outsight/whatif?from=now-60s&"+query, nil))
 		if w.Code != http.StatusBadRequest {

@@ -71,6 +71,9 @@ type Resource struct {
 // CPUsOf is the resource of a host's CPUs.
 func CPUsOf(host string) string { return "cpus/" + host }
 
+// CPUsName is the name of that resource.
+func CPUsName(host string) string { return "CPUs of " + host }
+
 // Analyse does operational analysis. cores is how many CPUs each host has.
 func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 	a, _ := g.analyse(cores)
@@ -105,7 +108,7 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 	}
 	for host, cpu := range used {
 		if n := cores[host] - others[host]; n > 0 {
-			a.Resources = append(a.Resources, Resource{Node: CPUsOf(host), Name: "CPUs of " + host, Host: host, CPUCores: cpu,
+			a.Resources = append(a.Resources, Resource{Node: CPUsOf(host), Name: CPUsName(host), Host: host, CPUCores: cpu,
 				Parallel: n, ParallelBy: "left"})
 		}
 	}

@@ -131,25 +131,29 @@ func (h *History) upTo(most float64) *History {
 }
 
 // predictEntries tells the latencies at the entries, the busiest first.
-func (h *History) predictEntries(p *Prediction, s Scenario) {
+func (h *History) predictEntries(p *Prediction, s *Scenario) {
 	now := make([]station, 0, len(p.Resources))
 	for _, past := range h.resources {
-		if r := past.resource(h.cores); r.demand != nil {
-			now = append(now, station{demand: r.demand, parallel: r.Parallel, share: 1})
+		if r := past.resource(); r.demand != nil {
+			now = append(now, station{r.demand, r.Parallel, 1, 1})
 		}
 	}
 	then := make([]station, 0, len(now))
 	for i := range p.Resources {
-		if r := &p.Resources[i]; r.demand != nil {
-			then = append(then, station{r.demand, r.Parallel, r.share, r.added})
+		if r := &p.Resources[i]; r.then != nil && r.Parallel > 0 {
+			// Replicas that are to come are in no list: what all of a name take for a request stays.
+			visits := r.share
+			if _, ok := s.Replicas[r.Name]; ok {
+				visits = 1
+			}
+			then = append(then, station{r.then, r.Parallel, r.share, visits})
 		}
 	}
-	asItIs := len(s.Replicas) == 0 && len(s.Quota) == 0
 	tested := h.test()
 	p.Entries = make([]Entry, 0, len(h.entries))
 	for node, past := range h.entries {
 		e := Entry{Node: node, Name: past.Name, Tested: tested[node], Rate: past.share() * p.Rate}
-		e.predict(past, now, then, p.MeanRate, p.Rate, asItIs)
+		e.predict(past, now, then, p.MeanRate, p.Rate, s.asItIs())
 		p.Entries = append(p.Entries, e)
 	}
 	slices.SortFunc(p.Entries, func(a, b Entry) int {
@@ -198,8 +202,8 @@ func (h *History) test() map[string]*Tested {
 	less := h.upTo(most)
 	var stations []station
 	for _, past := range less.resources {
-		if r := past.resource(h.cores); r.demand != nil {
-			stations = append(stations, station{demand: r.demand, parallel: r.Parallel, share: 1})
+		if r := past.resource(); r.demand != nil {
+			stations = append(stations, station{r.demand, r.Parallel, 1, 1})
 		}
 	}
 	tested := map[string]*Tested{}
@@ -242,11 +246,11 @@ func medianOf(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// station is a resource at which requests wait: what it takes of them, how many cores it can use, the share of the
-// requests that it gets of what it got, and what it takes besides.
+// station is a resource at which requests wait: what it takes of them, how many cores it can use, what it gets of the
+// requests that it got, and how many times as many of a request's visits are to it.
 type station struct {
-	demand                 *Demand
-	parallel, share, added float64
+	demand                  *Demand
+	parallel, share, visits float64
 }
 
 // wait is the mean time, in seconds, that a request at the entries waits there if it is utilised so: Sakasegawa's
@@ -257,7 +261,7 @@ func (s *station) wait(utilisation float64) float64 {
 		return math.Inf(1)
 	}
 	servers := max(s.parallel, 1)
-	service := max(s.demand.PerRequest, 0) * servers / s.parallel
+	service := s.visits * max(s.demand.PerRequest, 0) * servers / s.parallel
 	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
 }
 
@@ -265,7 +269,7 @@ func (s *station) wait(utilisation float64) float64 {
 func waits(stations []station, rate float64) (value, low, high float64) {
 	for i := range stations {
 		s := &stations[i]
-		u := s.demand.Cores(rate * s.share).plus(s.added).over(s.parallel)
+		u := s.demand.Cores(rate * s.share).over(s.parallel)
 		value, low, high = value+s.wait(u.Value), low+s.wait(u.Low), high+s.wait(*u.High)
 	}
 	return value, low, high
