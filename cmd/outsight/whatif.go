@@ -28,26 +28,27 @@ type whatifAnswer struct {
 
 func newWhatif() *cobra.Command {
 	var load, output string
-	var replicas, quota []string
+	var replicas, quota, move []string
 	remote := remoteFlags{outputs: []string{"text", "json"}}
 	c := &cobra.Command{
 		Use:   "whatif",
 		Short: "What would be used up if more requests came, or containers were others",
-		Long: `Show how full each container and each host's CPUs would be at another load, with more replicas or another
-CPU quota, and which is used up first. What each takes without requests and for each of them is learnt from the past, at
-the rates that there were; each number has the bounds between which the truth is in nine of ten cases, if all goes on as
-it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before. Asks a server or
-outsight up.`,
+		Long: `Show how full each container and each host's CPUs would be at another load, with more replicas,
+another CPU quota or containers on another host, and which is used up first. What each takes without requests and for each
+of them is learnt from the past, at the rates that there were; each number has the bounds between which the truth is in nine
+of ten cases, if all goes on as it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit
+before. Asks a server or outsight up.`,
 		Example: `  outsight whatif --load 2x
   outsight whatif --load 400/s --from now-6h
   outsight whatif --load 3x --replicas shop-cart:3 --quota shop-payment:2
+  outsight whatif --load 2x --move shop-cart:host-2
   outsight whatif --server https://outsight.example:8470 --load 2x --output json | jq .limit`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota}
+			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota, "move": move}
 			var text bytes.Buffer
 			if err := remote.print(c.Context(), "whatif", query, &text); err != nil {
 				return err
@@ -70,6 +71,7 @@ outsight up.`,
 	c.Flags().StringVar(&load, "load", "1x", "requests at the entries: so many times the mean of the window, or as in 400/s")
 	c.Flags().StringArrayVar(&replicas, "replicas", nil, "how many containers of a name share its requests, as in cart:3")
 	c.Flags().StringArrayVar(&quota, "quota", nil, "how many cores each container of a name may use, as in cart:2")
+	c.Flags().StringArrayVar(&move, "move", nil, "on which host the containers of a name are to run, as in cart:host-2")
 	return c
 }
 

@@ -3,6 +3,7 @@ package predict
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -16,6 +17,8 @@ type Scenario struct {
 	// Replicas is how many containers of a name share its requests, Quota how many cores each of a name may use.
 	Replicas map[string]int
 	Quota    map[string]float64
+	// Move is on which host each container of a name is to run.
+	Move map[string]string
 }
 
 // Prediction is what a scenario would be like.
@@ -31,16 +34,21 @@ type Prediction struct {
 	Limit     *Interval  `json:"limit,omitempty"`
 	LimitedBy string     `json:"limited_by,omitempty"` // its node
 	Resources []Resource `json:"resources"`
+	// Hosts are those that containers could move to, by their names.
+	Hosts []string `json:"hosts"`
 }
 
 // Resource is a container, or the CPUs of a host, in a scenario.
 type Resource struct {
 	Node string `json:"node"`
 	Name string `json:"name"`
+	// Host is where it is in the scenario.
+	Host string `json:"host"`
 	// Parallel is how many cores it can use, because of ParallelBy.
 	Parallel   float64 `json:"parallel"`
 	ParallelBy string  `json:"parallel_by"`
-	// Base is what it takes without requests, in cores, and PerRequest the CPU time in seconds for one at the entries.
+	// Base is what it takes without requests, in cores, and PerRequest the CPU time in seconds for one at the entries; of a
+	// host, with the containers that run there in the scenario.
 	Base       *float64 `json:"base,omitempty"`
 	PerRequest *float64 `json:"per_request,omitempty"`
 	// Before is its utilisation at the mean rate as it is, Utilisation that of the scenario: 1 is used up.
@@ -51,13 +59,13 @@ type Resource struct {
 	// Unknown is why the others are not known.
 	Unknown string `json:"unknown,omitempty"`
 
-	host   string
-	demand *Demand
-	cores  float64 // of its host, 0 where not known
+	// demand is as it was, then as it would be with the containers that move.
+	demand, then *Demand
+	cores        float64 // of its host, 0 where not known
 }
 
 // isHost is that it is the CPUs of its host.
-func (r *Resource) isHost() bool { return r.Node == graph.CPUsOf(r.host) }
+func (r *Resource) isHost() bool { return r.Node == graph.CPUsOf(r.Host) }
 
 // History is what resources did in stretches of time.
 type History struct {
@@ -73,6 +81,7 @@ type past struct {
 
 type observed struct {
 	Observation
+	stretch  int // its number
 	parallel float64
 	by       string
 }
@@ -95,13 +104,17 @@ func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
 			h.resources[r.Node] = p
 		}
 		p.Resource = r
-		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy})
+		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, len(h.rates) - 1, r.Parallel, r.ParallelBy})
 	}
 }
 
 // Predict tells what a scenario would be like. It is an error if a name of it is that of no container.
 func (h *History) Predict(s Scenario) (*Prediction, error) {
-	p := &Prediction{Stretches: len(h.rates), Resources: []Resource{}}
+	p := &Prediction{Stretches: len(h.rates), Resources: []Resource{}, Hosts: slices.Sorted(maps.Keys(h.cores))}
+	moved, err := h.moved(s)
+	if err != nil {
+		return nil, err
+	}
 	for _, rate := range h.rates {
 		p.MeanRate += rate / float64(len(h.rates))
 	}
@@ -114,19 +127,20 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	names := map[string]int{} // how many containers have each
 	for _, r := range h.resources {
 		now := r.resource(h.cores)
+		now.moveTo(s, r, moved[now.Node], h.cores)
 		p.Resources = append(p.Resources, now)
 		if !now.isHost() {
 			names[now.Name]++
 		}
 	}
-	for name := range s.Replicas {
+	for _, name := range s.names() {
 		if names[name] == 0 {
 			return nil, fmt.Errorf("no request reached a container named %q", name)
 		}
 	}
-	for name := range s.Quota {
-		if names[name] == 0 {
-			return nil, fmt.Errorf("no request reached a container named %q", name)
+	for node := range moved {
+		if h.resources[node] == nil {
+			p.Resources = append(p.Resources, unknownHost(node, h.cores))
 		}
 	}
 	more := p.replicated(s, names)
@@ -137,6 +151,70 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	return p, nil
 }
 
+// names are those of the containers that a scenario is about.
+func (s *Scenario) names() []string {
+	return slices.Concat(slices.Sorted(maps.Keys(s.Replicas)), slices.Sorted(maps.Keys(s.Quota)), slices.Sorted(maps.Keys(s.Move)))
+}
+
+// moved is what the containers that move bring to the CPUs of each host and take from them, in cores by the number of the
+// stretch of time.
+func (h *History) moved(s Scenario) (map[string]map[int]float64, error) {
+	all := map[string]map[int]float64{}
+	add := func(host string, of observed, cores float64) {
+		node := graph.CPUsOf(host)
+		if all[node] == nil {
+			all[node] = map[int]float64{}
+		}
+		all[node][of.stretch] += cores
+	}
+	for _, host := range s.Move {
+		if h.cores[host] == 0 {
+			return nil, fmt.Errorf("there is no host named %q", host)
+		}
+	}
+	for _, p := range h.resources {
+		to, ok := s.Move[p.Name]
+		if !ok || to == p.Host || p.Node == graph.CPUsOf(p.Host) {
+			continue
+		}
+		for _, o := range p.all {
+			add(p.Host, o, -o.Cores)
+			add(to, o, o.Cores)
+		}
+	}
+	return all, nil
+}
+
+// unknownHost are the CPUs of a host that no request has reached.
+func unknownHost(node string, cores map[string]float64) Resource {
+	r := Resource{Node: node, Unknown: "no request reached this host before, so that it is not known what else runs there"}
+	for host, n := range cores {
+		if graph.CPUsOf(host) == node {
+			r.Name, r.Host, r.Parallel, r.ParallelBy = "CPUs of "+host, host, n, "cores"
+		}
+	}
+	return r
+}
+
+// moveTo is the resource after the containers have moved: a container is on its new host, and a host's line is of what
+// would have run there.
+func (r *Resource) moveTo(s Scenario, p *past, brought map[int]float64, cores map[string]float64) {
+	if to, ok := s.Move[r.Name]; ok && !r.isHost() && to != r.Host {
+		r.Host, r.cores = to, cores[to]
+		return
+	}
+	if brought == nil || r.demand == nil {
+		return
+	}
+	all := make([]Observation, len(p.all))
+	for i, o := range p.all {
+		all[i] = Observation{o.Rate, max(0, o.Cores+brought[o.stretch])}
+	}
+	if d, err := FitDemand(all); err == nil {
+		r.then, r.Base, r.PerRequest = &d, &d.Base, &d.PerRequest
+	}
+}
+
 // resource is what is known of the past. How many cores it could use is that of the quarter of the time with the highest
 // rates: threads work at the same time where there is work for them.
 func (p *past) resource(cores map[string]float64) Resource {
@@ -145,7 +223,7 @@ func (p *past) resource(cores map[string]float64) Resource {
 	busiest = busiest[:(len(busiest)+3)/4]
 	slices.SortFunc(busiest, func(a, b observed) int { return cmp.Compare(a.parallel, b.parallel) })
 	middle := busiest[len(busiest)/2]
-	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, host: p.Host,
+	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, Host: p.Host,
 		cores: cores[p.Host]}
 	all := make([]Observation, len(p.all))
 	for i := range p.all {
@@ -157,7 +235,7 @@ func (p *past) resource(cores map[string]float64) Resource {
 	case r.Parallel <= 0:
 		r.Unknown = "it is not known how many cores it can use"
 	default:
-		r.demand, r.Base, r.PerRequest = &d, &d.Base, &d.PerRequest
+		r.demand, r.then, r.Base, r.PerRequest = &d, &d, &d.Base, &d.PerRequest
 	}
 	return r
 }
@@ -168,7 +246,7 @@ func (p *Prediction) replicated(s Scenario, names map[string]int) map[string]flo
 	for i := range p.Resources {
 		r := &p.Resources[i]
 		if n, ok := s.Replicas[r.Name]; ok && !r.isHost() && r.demand != nil {
-			more[graph.CPUsOf(r.host)] += r.demand.Base * float64(n-names[r.Name]) / float64(names[r.Name])
+			more[graph.CPUsOf(r.Host)] += r.demand.Base * float64(n-names[r.Name]) / float64(names[r.Name])
 		}
 	}
 	return more
@@ -180,6 +258,9 @@ func (r *Resource) change(p *Prediction, s Scenario, names map[string]int, more 
 		return
 	}
 	parallel, share, added := r.Parallel, 1.0, 0.0
+	if r.ParallelBy == "cores" && r.cores > 0 { // of the host where it is then
+		parallel = r.cores
+	}
 	if r.isHost() {
 		added = more[r.Node]
 	} else {
@@ -196,9 +277,9 @@ func (r *Resource) change(p *Prediction, s Scenario, names map[string]int, more 
 		}
 	}
 	before := r.demand.Cores(p.MeanRate).over(r.Parallel)
-	after := r.demand.Cores(p.Rate * share).plus(added).over(parallel)
+	after := r.then.Cores(p.Rate * share).plus(added).over(parallel)
 	r.Before, r.Utilisation, r.Parallel = &before, &after, parallel
-	if limit, ok := r.demand.Rate(parallel - added); ok {
+	if limit, ok := r.then.Rate(parallel - added); ok {
 		limit = limit.over(share)
 		r.Limit = &limit
 	}

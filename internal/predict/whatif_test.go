@@ -92,3 +92,52 @@ func TestSteadyLoad(t *testing.T) {
 		t.Errorf("of nothing it is told %+v, %v", empty, err)
 	}
 }
+
+// TestMove: the line of a host is of what would have run there.
+func TestMove(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var h History
+	cores := map[string]float64{"a": 4, "b": 2, "idle": 8}
+	for range 30 {
+		rate := 50 + 100*r.Float64()
+		noise := func() float64 { return 1e-4 * r.NormFloat64() }
+		web, cart, db := 0.1+0.002*rate+noise(), 0.2+0.004*rate+noise(), 0.003*rate+noise()
+		h.Add(&graph.Analysis{ArrivalRate: rate, Resources: []graph.Resource{
+			{Node: "1", Name: "web", Host: "a", CPUCores: web, Parallel: 4, ParallelBy: "cores"},
+			{Node: "2", Name: "cart", Host: "a", CPUCores: cart, Parallel: 4, ParallelBy: "cores"},
+			{Node: "3", Name: "db", Host: "b", CPUCores: db, Parallel: 2, ParallelBy: "cores"},
+			{Node: "cpus/a", Name: "CPUs of a", Host: "a", CPUCores: web + cart, Parallel: 4, ParallelBy: "left"},
+			{Node: "cpus/b", Name: "CPUs of b", Host: "b", CPUCores: db, Parallel: 1.5, ParallelBy: "left"},
+		}}, cores)
+	}
+	p, err := h.Predict(Scenario{Rate: 200, Move: map[string]string{"cart": "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]*Resource{}
+	for i := range p.Resources {
+		of[p.Resources[i].Name] = &p.Resources[i]
+	}
+	for name, want := range map[string]float64{"cart": (0.2 + 0.8) / 2, "CPUs of a": (0.1 + 0.4) / 4, "CPUs of b": (0.2 + 1.4) / 1.5, "web": 0.5 / 4} {
+		if u := of[name].Utilisation; math.Abs(u.Value/want-1) > 0.01 || u.Low > want || *u.High < want {
+			t.Errorf("%s: %+v, want %v", name, u, want)
+		}
+	}
+	if of["cart"].Host != "b" || p.LimitedBy != "cpus/b" || math.Abs(p.Limit.Value/(1.3/0.007)-1) > 0.01 {
+		t.Errorf("cart is on %s, the first limit is %s at %+v", of["cart"].Host, p.LimitedBy, p.Limit)
+	}
+	if before := of["CPUs of b"].Before.Value; math.Abs(before/(0.003*p.MeanRate/1.5)-1) > 0.01 {
+		t.Errorf("before, b is used by %v", before)
+	}
+	if p, err = h.Predict(Scenario{Rate: 200, Move: map[string]string{"cart": "idle"}}); err != nil {
+		t.Fatal(err)
+	}
+	if last := p.Resources[len(p.Resources)-1]; last.Name != "CPUs of idle" || last.Unknown == "" || last.Utilisation != nil {
+		t.Errorf("the host that no request reached is %+v", last)
+	}
+	for name, host := range map[string]string{"cart": "nowhere", "nobody": "b"} {
+		if _, err := h.Predict(Scenario{Rate: 200, Move: map[string]string{name: host}}); err == nil {
+			t.Errorf("%s moves to %s", name, host)
+		}
+	}
+}
