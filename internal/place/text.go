@@ -63,6 +63,9 @@ func (r *Result) Text(p *Problem) string {
 			fmt.Fprintf(&b, "   %s", s.After.Since(&before))
 			before = *s.After
 		}
+		if s.Gain < 0 && r.Search != Chosen {
+			b.WriteString(" (for the sake of a later one)")
+		}
 		b.WriteByte('\n')
 	}
 	if more := len(r.Moves) - maxTextMoves; more > 0 {

@@ -44,6 +44,8 @@ type Prediction struct {
 	Resources []Resource `json:"resources"`
 	// Entries are where requests come in, with how long they take there; the busiest comes first.
 	Entries []Entry `json:"entries"`
+	// Hosts are those to which containers could move, by their names.
+	Hosts []string `json:"hosts"`
 }
 
 // Resource is a container, or the CPUs of a host, in a scenario.
@@ -122,7 +124,7 @@ func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
 
 // Predict tells what a scenario would be like. It is an error if a name of it is that of no container.
 func (h *History) Predict(s Scenario) (*Prediction, error) {
-	p := &Prediction{Stretches: len(h.rates), Resources: []Resource{}}
+	p := &Prediction{Stretches: len(h.rates), Resources: []Resource{}, Hosts: slices.Sorted(maps.Keys(h.cores))}
 	for _, rate := range h.rates {
 		p.MeanRate += rate / float64(len(h.rates))
 	}
@@ -143,7 +145,7 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	if err := s.check(names, h.cores); err != nil {
 		return nil, err
 	}
-	h.addIdle(p, &s)
+	h.addOthers(p, &s)
 	slices.SortFunc(p.Resources, func(a, b Resource) int { return cmp.Compare(a.Node, b.Node) })
 	c := change{Scenario: &s, prediction: p, names: names, cores: h.cores, host: map[string]*Resource{}}
 	c.apply()
@@ -180,14 +182,14 @@ func (s *Scenario) check(names map[string]int, cores map[string]float64) error {
 	return nil
 }
 
-// addIdle adds the CPUs of hosts that no request has reached until now, where containers may be moved there.
-func (h *History) addIdle(p *Prediction, s *Scenario) {
-	for host, cores := range h.cores {
-		node := graph.CPUsOf(host)
-		if h.resources[node] == nil && cores > 0 && (len(s.Down) > 0 || slices.Contains(slices.Collect(maps.Values(s.Move)), host)) {
-			idle := Demand{}
-			p.Resources = append(p.Resources, Resource{Node: node, Name: graph.CPUsName(host), Parallel: cores,
-				ParallelBy: "cores", Base: &idle.Base, PerRequest: &idle.PerRequest, Host: host, demand: &idle, share: 1})
+// addOthers adds the CPUs of hosts that no request has reached until now, where containers move there.
+func (h *History) addOthers(p *Prediction, s *Scenario) {
+	to := slices.Sorted(maps.Values(s.Move))
+	for _, host := range slices.Compact(to) {
+		if node := graph.CPUsOf(host); h.resources[node] == nil {
+			p.Resources = append(p.Resources, Resource{Node: node, Name: graph.CPUsName(host), Host: host,
+				Parallel: h.cores[host], ParallelBy: "cores",
+				Unknown: "no request reached this host before, so that it is not known what else runs there"})
 		}
 	}
 }

@@ -1062,9 +1062,9 @@ const steps = {
   async 'has a key for each view, tells them, and lets them be turned off'() {
     const page = await open()
     const views = await page.locator('[data-view]').evaluateAll((list) => list.map((b) => b.dataset.view))
-    assert.equal(views.length, 10)
+    assert.equal(views.length, 11)
     for (const [i, view] of views.entries()) {
-      await page.keyboard.press('123456789p'[i])
+      await page.keyboard.press('123456789pw'[i])
       await page.waitForSelector(`[data-view=${view}][aria-current=page]`)
       assert.equal(hash(page).get('view') ?? 'map', view)
     }
@@ -1176,7 +1176,7 @@ const steps = {
         if (!/disposed|already handled|closed/.test(e.message)) throw e
       }
     })
-    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health', 'placement']) {
+    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health', 'placement', 'whatif']) {
       await page.goto(base + '#view=' + view)
       await page.reload()
       await page.waitForSelector(view === 'map' ? '.label[data-edge]' : '.content section')
@@ -1435,7 +1435,7 @@ const steps = {
   async 'has the date, the time and the zone of its window, live and held'() {
     const page = await open({ timezoneId: 'Asia/Kolkata' })
     const when = /^\d+ \w+ \d{4}, \d\d:\d\d:\d\d – (\d+ \w+ \d{4}, )?\d\d:\d\d:\d\d UTC\+5:30$/
-    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health', 'placement']) {
+    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health', 'placement', 'whatif']) {
       await page.click(`[data-view=${view}]`)
       assert.match(await page.locator('[data-when]').innerText(), when)
     }

@@ -26,6 +26,7 @@ import { useTheme } from './theme'
 import { isBefore } from './usual'
 import { Tip, useExplainer } from './tip'
 import { ViewBar } from './viewbar'
+import { WhatIfView } from './whatifview'
 
 /** How often a live view is read anew, in ms: a long window changes little in a second. */
 const period = (window: number) => (window <= 300 ? 2000 : window <= 900 ? 5000 : 10_000)
@@ -126,6 +127,7 @@ export function App() {
               {state.view === 'recordings' && <RecordingsView state={state} change={change} />}
               {state.view === 'hosts' && <HostsView state={state} change={change} query={window} period={every} />}
               {state.view === 'placement' && <PlacementView state={state} change={change} window={window} />}
+              {state.view === 'whatif' && <WhatIfView state={state} change={change} window={window} />}
               {state.view === 'health' && <HealthView graph={g} away={graph.error} status={status} state={state} change={change} />}
             </section>
           )}

@@ -221,7 +221,7 @@ function Moves({ a, shown, chosen, state, change }: { a: Placement; shown: Place
         {steps.map((step, n) => {
           const at = chosen.indexOf(step)
           const after = at < 0 ? undefined : shown.moves[at]?.after
-          const text = after ? changeOf(before, after) : at < 0 ? 'not chosen' : ''
+          const text = after ? changeOf(before, after) + (chosen.length === a.moves.length && step.gain < 0 ? ' (for the sake of a later one)' : '') : at < 0 ? 'not chosen' : ''
           if (after) before = after
           return (
             <li key={keyOf(a, step)} class={at < 0 ? 'off' : undefined}>

@@ -648,6 +648,44 @@ export interface Placement {
   traffic: [number, number, number][]
 }
 
+/** An estimate, with the bounds between which the truth is in nine of ten cases; there may be none above. */
+export interface Interval {
+  value: number
+  low: number
+  high?: number
+}
+
+/** A container, or the CPUs of a host, as it would be. */
+export interface WhatIfResource {
+  node: string
+  name: string
+  host: string
+  parallel: number
+  parallel_by: string
+  base?: number
+  per_request?: number
+  before?: Interval
+  utilisation?: Interval
+  limit?: Interval
+  unknown?: string
+}
+
+/** What would be if more came, or containers were others. */
+export interface WhatIf {
+  from: string
+  to: string
+  step_seconds: number
+  mean_rate: number
+  rate: number
+  stretches: number
+  least_rate: number
+  greatest_rate: number
+  limit?: Interval
+  limited_by?: string
+  resources: WhatIfResource[]
+  hosts: string[]
+}
+
 /** A container that ended before its name was known: known by the start of its id. */
 export const unnamed = (n: Node): boolean => n.gone === true && /^[0-9a-f]{12}$/.test(n.name)
 

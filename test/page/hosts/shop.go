@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"net/netip"
 	"time"
 
@@ -54,19 +55,26 @@ func standOf(name string) stand {
 
 // addShop adds the containers of this host and its ends of the calls, after n times 10 ms.
 func (h *host) addShop(s *model.Snapshot, n uint64) {
+	came := waves(n)
 	for _, one := range stands {
 		if one.host == h.shop {
 			memory := one.mb << 20
 			s.Containers = append(s.Containers, model.ContainerSample{Container: one.container(),
-				CPU: &model.CPUCounters{UsageNS: n * one.millicores * 10_000}, Memory: &model.MemorySample{UsageBytes: memory, WorkingSetBytes: memory}})
+				CPU: &model.CPUCounters{UsageNS: (n + 4*came) * one.millicores * 2000}, Memory: &model.MemorySample{UsageBytes: memory, WorkingSetBytes: memory}})
 		}
 	}
 	s.Host.Cores = 4
+	if web := stands[0]; web.host == h.shop {
+		c, counts := web.container(), shopCounters(came, 5000)
+		counts.SentBytes, counts.ReceivedBytes = counts.ReceivedBytes, counts.SentBytes
+		s.Edges = append(s.Edges, model.Edge{Instance: 1, Service: c.Listeners[0], Side: model.RoleServer,
+			Client: model.Peer{Address: user}, Server: model.Peer{Container: c, Address: c.Addresses[0]}, Counters: counts})
+	}
 	for _, c := range calls {
 		client, server := standOf(c.client), standOf(c.server)
 		from, to := client.container(), server.container()
 		e := model.Edge{Instance: 1, Service: to.Listeners[0], Client: model.Peer{Address: from.Addresses[0]},
-			Server: model.Peer{Address: to.Addresses[0]}, Counters: shopCounters(n*c.requests, c.reply)}
+			Server: model.Peer{Address: to.Addresses[0]}, Counters: shopCounters(came*c.requests, c.reply)}
 		if client.host == h.shop {
 			e.Side, e.Client.Container = model.RoleClient, from
 			if server.host == h.shop {
@@ -85,6 +93,16 @@ func (h *host) addShop(s *model.Snapshot, n uint64) {
 		}
 	}
 }
+
+// waves is how many times 10 ms of requests came in n of them: more and fewer in turn, so that it can be told what CPU time
+// depends on them. A fifth of it does not.
+func waves(n uint64) uint64 {
+	const angle = 2 * math.Pi / 2000 // once in 20 s
+	return uint64(float64(n) + 0.5*(1-math.Cos(angle*float64(n)))/angle)
+}
+
+// user asks the shop from outside.
+var user = netip.MustParseAddr("203.0.113.9")
 
 // shopCounters are those of n requests of 200 bytes, as their client counts them.
 func shopCounters(n, reply uint64) model.EdgeCounters {
