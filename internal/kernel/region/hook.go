@@ -49,25 +49,34 @@ func (h Hook) answerProgram() string {
 }
 
 // attach attaches to the first hook that takes the program.
-func (r *Responder) attach(device *net.Interface, wanted Hook) error {
-	tried := []Hook{wanted}
-	if wanted == HookAuto {
+func (r *Responder) attach(o Options, device *net.Interface) error {
+	tried := []Hook{o.Hook}
+	if o.Hook == HookAuto {
 		tried = []Hook{HookNative, HookGeneric, HookTCX}
 	}
 	for _, hook := range tried {
-		err := r.tryAttach(device, hook, wanted == HookAuto)
+		if o.Hook == HookAuto && hook == HookNative && isVeth(device) {
+			r.refusals = append(r.refusals, fmt.Errorf("%s at interface %q: not chosen by itself for veth", hook, device.Name))
+			continue
+		}
+		// A map of programs takes only those of the first one's type: each hook has maps of its own.
+		err := r.tryAttach(o, device, hook)
 		if err == nil {
 			r.hook = hook
 			return nil
 		}
-		r.refusals = append(r.refusals, fmt.Errorf("%s at interface %q: %w", hook, device.Name, err))
+		r.refusals = append(r.refusals, fmt.Errorf("%s at interface %q: %w", hook, device.Name, errors.Join(err, r.Close())))
 	}
 	return fmt.Errorf("attaching the responder: %w", errors.Join(r.refusals...))
 }
 
-func (r *Responder) tryAttach(device *net.Interface, hook Hook, auto bool) error {
-	if auto && hook == HookNative && isVeth(device) {
-		return errors.New("not chosen by itself for veth")
+func (r *Responder) tryAttach(o Options, device *net.Interface, hook Hook) error {
+	if err := r.makeMaps(o); err != nil {
+		return err
+	}
+	r.keys = make(map[uint32]bool)
+	if err := r.SetKeys(o.Keys); err != nil {
+		return err
 	}
 	program, err := r.load(hook.readProgram(), hook, nil)
 	if err != nil {

@@ -6,4 +6,6 @@ import (
 	"outsight/internal/kernel/kerneltest"
 )
 
-func TestMain(m *testing.M) { kerneltest.Main(m, nil) }
+func TestMain(m *testing.M) {
+	kerneltest.Main(m, map[string]func(string) int{responderWork: respond})
+}

@@ -89,7 +89,7 @@ type Responder struct {
 }
 
 // Open loads the programs and attaches them. No region is answered for until Add.
-func Open(o Options) (r *Responder, err error) {
+func Open(o Options) (*Responder, error) {
 	if len(o.Keys) == 0 {
 		return nil, ErrNoKeys
 	}
@@ -99,6 +99,7 @@ func Open(o Options) (r *Responder, err error) {
 	if o.Port == 0 {
 		return nil, errors.New("no port is given")
 	}
+	var err error
 	if o.Hook, err = ParseHook(string(cmp.Or(o.Hook, HookAuto))); err != nil {
 		return nil, err
 	}
@@ -114,20 +115,11 @@ func Open(o Options) (r *Responder, err error) {
 	if o.Addresses, err = addressesOf(o, device); err != nil {
 		return nil, err
 	}
-	r = &Responder{regions: make(map[uint32]bool), keys: make(map[uint32]bool)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.Close())
-			r = nil
-		}
-	}()
-	if err := r.makeMaps(o); err != nil {
-		return r, err
+	r := &Responder{regions: make(map[uint32]bool)}
+	if err := r.attach(o, device); err != nil {
+		return nil, err
 	}
-	if err := r.SetKeys(o.Keys); err != nil {
-		return r, err
-	}
-	return r, r.attach(device, o.Hook)
+	return r, nil
 }
 
 func (r *Responder) makeMaps(o Options) error {
