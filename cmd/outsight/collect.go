@@ -15,14 +15,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outsight/internal/agent"
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/region"
 	"outsight/internal/region/shm"
+	"outsight/internal/region/tcp"
 )
 
 type collectFlags struct {
 	from     []string
+	keyFile  string
 	once     bool
 	interval time.Duration
 	output   string
@@ -35,11 +38,12 @@ func newCollect() *cobra.Command {
 		Short: "Read the kernel's counters of hosts from outside, without their agents",
 		Long: `Read the counters of containers and edges as they lie in the kernel of each host: no process of the host is
 asked, so that its figures come also when its CPUs are used up. The host's agent must have been started with
---region-socket (for readers on the same host). Rates need two readings; --once shows the sums since the host's agent
+--region-socket (for readers on the same host) or --region-listen and --region-key-file (for others). Rates need two readings; --once shows the sums since the host's agent
 began to count.`,
 		Example: `  sudo outsight agent --region-socket /run/outsight/region.sock
   sudo outsight collect --from /run/outsight/region.sock --once
-  sudo outsight collect --from /run/outsight/region.sock --interval 1s --output json`,
+  sudo outsight collect --from /run/outsight/region.sock --interval 1s --output json
+  outsight collect --from web1:8473,web2:8473 --key-file /etc/outsight/region.keys`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -47,7 +51,10 @@ began to count.`,
 			return o.run(c.Context(), c.OutOrStdout())
 		},
 	}
-	c.Flags().StringSliceVar(&o.from, "from", nil, "where to read: paths of sockets, with commas between them")
+	c.Flags().StringSliceVar(&o.from, "from", nil, "where to read: HOST:PORT, or the path of a socket, with commas between "+
+		"them")
+	c.Flags().StringVar(&o.keyFile, "key-file", "", "file whose first key is used for HOST:PORT: a line of a number and "+
+		"hexadecimal digits, as in --region-key-file of the agent")
 	c.Flags().BoolVar(&o.once, "once", false, "read once, and show the sums since the agent began")
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
@@ -57,16 +64,25 @@ began to count.`,
 func (o *collectFlags) check() error {
 	switch {
 	case len(o.from) == 0:
-		return usagef("--from is needed: the path of a socket")
+		return usagef("--from is needed: HOST:PORT, or the path of a socket")
 	case o.interval < time.Millisecond:
 		return usagef("--interval is %v, want 1ms or more", o.interval)
+	}
+	for _, from := range o.from {
+		if !isPath(from) && o.keyFile == "" {
+			return usagef("--key-file is needed for %s", from)
+		}
 	}
 	return oneOf("output", o.output, "text", "json")
 }
 
+// isPath tells the path of a socket from HOST:PORT.
+func isPath(from string) bool { return strings.Contains(from, "/") }
+
 // collected is a host that is read.
 type collected struct {
 	from      string
+	key       region.Key
 	reader    regionReader
 	collector *region.Collector
 	before    *region.Sample
@@ -80,9 +96,17 @@ type regionReader interface {
 }
 
 func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
+	var key region.Key
+	if o.keyFile != "" {
+		keys, err := agent.ReadRegionKeys(o.keyFile)
+		if err != nil {
+			return fmt.Errorf("reading --key-file: %w", err)
+		}
+		key = keys[0]
+	}
 	hosts := make([]*collected, len(o.from))
 	for i, from := range o.from {
-		hosts[i] = &collected{from: from}
+		hosts[i] = &collected{from: from, key: key}
 		defer hosts[i].close()
 	}
 	tick := time.NewTicker(o.interval)
@@ -172,10 +196,19 @@ func (c *collected) open(ctx context.Context) (err error) {
 	if c.reader != nil {
 		return nil
 	}
-	if c.reader, err = shm.Open(ctx, c.from, shm.Options{}); err == nil {
-		c.collector = region.NewCollector(c.reader)
+	if isPath(c.from) {
+		var r *shm.Client
+		if r, err = shm.Open(ctx, c.from, shm.Options{}); err == nil {
+			c.reader = r
+		}
 	} else {
-		c.reader = nil
+		var r *tcp.Client
+		if r, err = tcp.Dial(ctx, c.from, c.key); err == nil {
+			c.reader = r
+		}
+	}
+	if err == nil {
+		c.collector = region.NewCollector(c.reader)
 	}
 	return err
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +20,7 @@ import (
 	"outsight/internal/model"
 	"outsight/internal/region"
 	"outsight/internal/region/shm"
+	"outsight/internal/region/tcp"
 )
 
 // RegionOptions say how the kernel's counters are read from outside, as docs/region.md describes it. The zero value is
@@ -25,6 +28,11 @@ import (
 type RegionOptions struct {
 	// Socket is the path of a unix socket that hands out descriptors of the maps; empty for none.
 	Socket string
+	// Listen is where regions are read over TCP: a host or the name of an interface, a colon, and a port; empty for
+	// nowhere. KeyFile has the keys of readers (region.ParseKeys), without which nobody may read.
+	Listen, KeyFile string
+	// Allow are the networks from which readers may come (CIDR, with commas between them); empty is all.
+	Allow string
 }
 
 // Flags set the fields.
@@ -32,10 +40,58 @@ func (o *RegionOptions) Flags() []access.Flag {
 	return []access.Flag{
 		{Name: "region-socket", Value: &o.Socket, Help: "path of a unix socket where processes of this host get the kernel's " +
 			"counters to read by themselves (\"outsight collect\"); empty for none"},
+		{Name: "region-listen", Value: &o.Listen, Help: "TCP address where readers with a key get the kernel's counters, as " +
+			"HOST:PORT or INTERFACE:PORT; empty for none"},
+		{Name: "region-key-file", Value: &o.KeyFile, Help: "file with the keys of readers at --region-listen, each a line of a " +
+			"number and 16 bytes or more in hexadecimal digits"},
+		{Name: "region-allow", Value: &o.Allow, Help: "networks from which they may read, as in 10.0.0.0/8, with commas " +
+			"between them; empty for all"},
 	}
 }
 
-func (o *RegionOptions) on() bool { return o.Socket != "" }
+func (o *RegionOptions) on() bool { return o.Socket != "" || o.Listen != "" }
+
+// check says what is wrong with the options, before anything is opened.
+func (o *RegionOptions) check() (keys []region.Key, allow []netip.Prefix, err error) {
+	switch {
+	case o.Listen == "" && (o.KeyFile != "" || o.Allow != ""):
+		return nil, nil, errors.New("--region-key-file and --region-allow need --region-listen")
+	case o.Listen == "":
+		return nil, nil, nil
+	case o.KeyFile == "":
+		return nil, nil, errors.New("--region-listen needs --region-key-file")
+	}
+	if keys, err = ReadRegionKeys(o.KeyFile); err != nil {
+		return nil, nil, fmt.Errorf("reading --region-key-file: %w", err)
+	}
+	for one := range strings.SplitSeq(o.Allow, ",") {
+		if one == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(one)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--region-allow: %w", err)
+		}
+		allow = append(allow, p)
+	}
+	return keys, allow, nil
+}
+
+// ReadRegionKeys reads a file of keys that nobody but its owner and root can have written.
+func ReadRegionKeys(path string) ([]region.Key, error) {
+	if err := access.CheckSecretFile(path); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := region.ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", path, err)
+	}
+	return keys, nil
+}
 
 // regionServer is a transport.
 type regionServer interface {
@@ -65,6 +121,10 @@ func openRegions(o *HostOptions, h *Host) (*regions, error) {
 }
 
 func (r *regions) open(o *HostOptions) error {
+	keys, allow, err := o.Regions.check()
+	if err != nil {
+		return err
+	}
 	data := r.host.probes.Regions()
 	for _, own := range []struct {
 		name string
@@ -100,7 +160,63 @@ func (r *regions) open(o *HostOptions) error {
 			BootID: m.BootID, Host: m.Name, Regions: described, Metrics: metrics}); err != nil {
 		return err
 	}
-	return r.serveSocket(o.Regions.Socket)
+	if err := r.serveSocket(o.Regions.Socket); err != nil {
+		return err
+	}
+	return r.serveTCP(o.Regions.Listen, keys, allow)
+}
+
+// serveTCP answers reads at an address. All regions are mapped for it.
+func (r *regions) serveTCP(address string, keys []region.Key, allow []netip.Prefix) error {
+	if address == "" {
+		return nil
+	}
+	memory := make(map[uint32][]byte, len(r.all))
+	for id, one := range r.all {
+		if id < region.FirstDataID {
+			memory[uint32(id)] = r.memory[id].Bytes
+			continue
+		}
+		m, err := one.Memory(false)
+		if err != nil {
+			return err
+		}
+		r.memory = append(r.memory, m)
+		memory[uint32(id)] = m.Bytes
+	}
+	at, err := addressOf(address)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return fmt.Errorf("%w for regions: %w", ErrListen, err)
+	}
+	r.servers = append(r.servers, tcp.NewServer(l, memory, keys, tcp.Options{Allow: allow, Logger: r.logger}))
+	return nil
+}
+
+// addressOf is HOST:PORT, where the host may be the name of an interface: then its first address that is not of the link
+// alone.
+func addressOf(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("--region-listen: %w", err)
+	}
+	i, err := net.InterfaceByName(host)
+	if err != nil {
+		return address, nil // it is a host
+	}
+	addresses, err := i.Addrs()
+	if err != nil {
+		return "", fmt.Errorf("--region-listen: the addresses of %s: %w", host, err)
+	}
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
+			return net.JoinHostPort(p.Addr().String(), port), nil
+		}
+	}
+	return "", fmt.Errorf("--region-listen: the interface %s has no address", host)
 }
 
 // serveSocket hands out descriptors at a path.

@@ -91,8 +91,13 @@ var allowed = map[string]map[string]string{
 		"internal/budget":    "what it gives up to keep its budget",
 		"internal/energy":    "what the host draws is divided among containers",
 		"internal/access":    "who may read /metrics",
+		"internal/region":    "control region and dictionary", "internal/region/shm": "readers on this host",
+		"internal/region/tcp": "readers on others",
 	},
-	"internal/budget": {},
+	"internal/region":     {"internal/model": "metrics of the registry, histograms"},
+	"internal/region/shm": {"internal/region": "the reader that it implements", "internal/model": "what was refused"},
+	"internal/region/tcp": {"internal/region": "the reader that it implements", "internal/model": "what was refused"},
+	"internal/budget":     {},
 	"internal/recorder": {
 		"internal/model": "ticks in, containers beside them",
 		"internal/csvy":  "rows out: the names of columns, and the heads of files",
@@ -197,6 +202,7 @@ var allowed = map[string]map[string]string{
 		"internal/recorder": "", "internal/csvy": "", "internal/csvy/parquet": "", "internal/report": "",
 		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "", "internal/access": "",
 		"internal/quota": "", "internal/probe": "", "internal/stamp": "", "internal/control": "", "internal/predict": "",
+		"internal/region": "", "internal/region/shm": "", "internal/region/tcp": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/frame": "",
