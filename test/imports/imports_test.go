@@ -63,6 +63,9 @@ var allowed = map[string]map[string]string{
 	"internal/container": {
 		"internal/model": "identities are values of the model",
 	},
+	"internal/appmetrics": {
+		"internal/model": "metrics are values of the model",
+	},
 	"internal/network": {
 		"internal/model":     "kernel edges in, edges out",
 		"internal/container": "owners of edges are containers",
@@ -77,16 +80,17 @@ var allowed = map[string]map[string]string{
 		"internal/otlp":  "the names of labels",
 	},
 	"internal/agent": {
-		"internal/model":     "snapshots",
-		"internal/frame":     "which leave it as frames",
-		"internal/kernel":    "the kernel's counters are its source",
-		"internal/container": "who the counters belong to",
-		"internal/network":   "who talks to whom",
-		"internal/otlp":      "frames leave it as named series",
-		"internal/recorder":  "the flight recorder runs in it",
-		"internal/budget":    "what it gives up to keep its budget",
-		"internal/energy":    "what the host draws is divided among containers",
-		"internal/access":    "who may read /metrics",
+		"internal/model":      "snapshots",
+		"internal/frame":      "which leave it as frames",
+		"internal/kernel":     "the kernel's counters are its source",
+		"internal/container":  "who the counters belong to",
+		"internal/appmetrics": "what applications count themselves",
+		"internal/network":    "who talks to whom",
+		"internal/otlp":       "frames leave it as named series",
+		"internal/recorder":   "the flight recorder runs in it",
+		"internal/budget":     "what it gives up to keep its budget",
+		"internal/energy":     "what the host draws is divided among containers",
+		"internal/access":     "who may read /metrics",
 	},
 	"internal/budget": {},
 	"internal/recorder": {
