@@ -66,7 +66,7 @@ int BPF_PROG(task_rename, struct task_struct *task, const char *name)
 	u64 group, now_ns;
 	struct cgroup_event *event;
 
-	if (bpf_probe_read_kernel_str(text, sizeof(text), name) < (long)sizeof(prefix))
+	if (bpf_probe_read_kernel_str(text, sizeof(text), name) <= (long)sizeof(prefix))
 		return 0;
 	if (__builtin_memcmp(text, prefix, sizeof(prefix) - 1))
 		return 0;

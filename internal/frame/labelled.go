@@ -10,6 +10,7 @@ import (
 var LabelledMetrics = func() map[string]model.Metric {
 	all := map[string]model.Metric{}
 	addLabelled(all, model.ContainerRows, model.OfContainer)
+	addLabelled(all, model.ApplicationRows, model.OfContainer)
 	addLabelled(all, model.HostRows, model.OfHost)
 	return all
 }()
@@ -83,8 +84,9 @@ type seriesRow[T any] struct {
 }
 
 var (
-	containerSeries = seriesRows(model.ContainerRows, model.OfContainer)
-	hostSeries      = seriesRows(model.HostRows, model.OfHost)
+	containerSeries = append(seriesRows(model.ContainerRows, model.OfContainer),
+		seriesRows(model.ApplicationRows, model.OfContainer)...)
+	hostSeries = seriesRows(model.HostRows, model.OfHost)
 )
 
 func seriesRows[T any](rows []model.Row[T], of model.Entity) (all []seriesRow[T]) {

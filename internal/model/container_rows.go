@@ -4,8 +4,7 @@ import "slices"
 
 // ContainerRows are the metrics of a container, in the order in which they are written.
 var ContainerRows = slices.Concat(containerRows, taskRows, containerQuotaRows, containerMemoryRows, containerDiskRows,
-	containerNetworkRows, containerPacketDropRows, containerForwardRows, containerProxyRows, containerPowerRows,
-	containerApplicationRows)
+	containerNetworkRows, containerPacketDropRows, containerForwardRows, containerProxyRows, containerPowerRows)
 
 var containerRows = []Row[ContainerSample]{
 	{Name: "container_info", OTel: "container.info", Kind: Gauge, Graph: true, Labels: []string{"pod_uid"},

@@ -44,7 +44,7 @@ type Sched struct {
 	victims *host.Drops[reclaimReclaimDrop]
 	// metricsFiles are the drops of events of files with metrics; nil where there are no such events.
 	metricsFiles *host.Drops[appmetricsAppmetricsDrop]
-	events  chan model.CgroupEvent
+	events       chan model.CgroupEvent
 	// done is closed by Close; reading tells whether the reader of the ring then closes events.
 	done      chan struct{}
 	reading   bool

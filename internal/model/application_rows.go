@@ -10,23 +10,22 @@ const (
 
 var applicationLabels = []string{"metric", "labels", "unit", "help"}
 
-var containerApplicationRows = []Row[ContainerSample]{
+// ApplicationRows are rows of a container that stand for applications' own metrics in frames. They are not in Metrics:
+// no series has these names.
+var ApplicationRows = []Row[ContainerSample]{
 	{Name: ApplicationCounters, OTel: "container.application.count", Kind: Counter, Labels: applicationLabels,
-		Help: "What an application counts itself in whole numbers. Its series has the name in the label metric, " +
-			"and the application's labels",
+		Help: "What an application counts itself in whole numbers",
 		Each: applications(func(m *ApplicationMetric) (float64, bool) {
 			return float64(m.Count), m.Kind == Counter && !m.Fine
 		})},
 	{Name: ApplicationFineCounters, OTel: "container.application.time", Unit: "s", Kind: Counter,
 		Labels: applicationLabels,
-		Help: "What an application counts itself with fractions, times in seconds for the most part. Its series has " +
-			"the name in the label metric, and the application's labels",
+		Help:   "What an application counts itself with fractions, times in seconds for the most part",
 		Each: applications(func(m *ApplicationMetric) (float64, bool) {
 			return float64(m.Count) / ApplicationFine, m.Kind == Counter && m.Fine
 		})},
 	{Name: ApplicationGauges, OTel: "container.application.level", Kind: Gauge, Labels: applicationLabels, Real: true,
-		Help: "What an application says of its present state. Its series has the name in the label metric, and the " +
-			"application's labels",
+		Help: "What an application says of its present state",
 		Each: applications(func(m *ApplicationMetric) (float64, bool) { return m.Level, m.Kind == Gauge })},
 }
 
