@@ -675,6 +675,96 @@ const steps = {
     await page.context().close()
   },
 
+  async 'asks what if: load, replicas, quota and host, with bounds, from a view and from a panel'() {
+    await withHosts(async ({ url, there, run }) => {
+      // Requests come in waves of 20 s.
+      await until(async () => (await there('whatif?load=2x&from=now-1m').catch(() => undefined))?.limit)
+      const to = Math.floor(Date.now() / 1000) + 1
+      const window = `from=${to - 60}&to=${to}`
+      await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.cores).length === 3)
+      const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
+      page.setDefaultTimeout(patience)
+      page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+      const shows = async (query) => {
+        const want = await there(`whatif?${window}&${query}`)
+        const limited = want.resources.find((r) => r.node === want.limited_by)
+        await page.waitForFunction((name) => document.querySelector('tr.first-limit')?.dataset.resource === name, limited.name)
+        const used = Object.fromEntries(await page.locator('[data-resource]').evaluateAll((list) => list.map((r) => [r.dataset.resource, Number(r.querySelector('[data-used]')?.dataset.used)])))
+        return { want, same: want.resources.every((r) => used[r.name] === r.utilisation?.value) }
+      }
+      const follows = async (query) => {
+        let of
+        await until(async () => (of = await shows(query)).same)
+        return of.want
+      }
+      await page.goto(`${url}#view=whatif&${window}`)
+      const twice = await follows('load=2x')
+      assert.ok(twice.rate > 1.99 * twice.mean_rate && twice.limit.low < twice.limit.value)
+      assert.match(await page.locator('[data-verdict]').innerText(), /Used up first: CPUs of host-a, at \d+\/s \(\d+\/s to \d+\/s\)/)
+      assert.match(await run(['whatif', '--server', url, '--from', String(to - 60), '--to', String(to), '--load', '2x']), /Used up first: CPUs of host-a, at /)
+      // Five times the load is too much, with another host it is less so; replicas and a quota stand in the URL too.
+      await page.selectOption('[name=load]', '10x')
+      await page.waitForSelector('[data-verdict=worse]')
+      assert.match(await page.locator('[data-verdict]').innerText(), /^CPUs of host-a is used up at .*\n+.*does not get there/)
+      for (const [kind, name, value] of [['move', 'shop-search', 'host-c'], ['replicas', 'shop-cart', '2'], ['quota', 'shop-db', '0.5']]) {
+        await page.fill('[name=container]', name)
+        await page.selectOption('[name=what]', kind)
+        await page.fill('[name=value]', value)
+        await page.locator('[name=value]').press('Enter')
+        await page.waitForSelector(`[data-change=${kind}]`)
+      }
+      const other = await follows('load=10x&move=shop-search:host-c&replicas=shop-cart:2&quota=shop-db:0.5')
+      assert.equal(other.resources.find((r) => r.name === 'shop-search').host, 'host-c')
+      assert.equal(other.resources[0].name, 'shop-db')
+      assert.equal(other.resources[0].parallel_by, 'quota')
+      await page.reload()
+      await follows('load=10x&move=shop-search:host-c&replicas=shop-cart:2&quota=shop-db:0.5')
+      await picture(page, 'whatif')
+      await page.fill('[name=container]', 'shop-db')
+      await page.selectOption('[name=what]', 'replicas')
+      await page.fill('[name=value]', '1.5')
+      await page.click('[data-add-change]')
+      await page.waitForSelector('[data-change-error]')
+      // The panel of a container asks the same, with its own fields.
+      await page.goto(`${url}#node=id-of-shop-db&${window}`)
+      await page.click('[data-ask-open]')
+      await page.waitForSelector('[data-mine]')
+      await page.fill('[name=ask-quota]', '0.4')
+      await page.locator('[name=ask-quota]').press('Tab')
+      await page.waitForFunction(() => location.hash.includes('quota=shop-db'))
+      const quota = (await there(`whatif?${window}&load=2x&quota=shop-db:0.4`)).resources.find((r) => r.name === 'shop-db')
+      await page.waitForFunction((v) => Number(document.querySelector('[data-mine] [data-used]')?.dataset.used) === v, quota.utilisation.value)
+      await page.selectOption('[name=ask-move]', 'host-c')
+      await page.waitForFunction(() => location.hash.includes('move=shop-db'))
+      await picture(page, 'whatif-panel')
+      await page.click('[data-to-whatif]')
+      await page.waitForSelector('[data-change=move]')
+      // Too little of the past: every resource says that it cannot be told, and none has a number.
+      await page.goto(`${url}#view=whatif&from=${to - 3}&to=${to}`)
+      await page.waitForSelector('[data-verdict=unsure]')
+      assert.match(await page.locator('[data-verdict]').innerText(), /It cannot be told what runs out first[^]*too few stretches/)
+      assert.equal(await page.locator('[data-used]').count(), 0)
+      // A name that no request reached.
+      await page.goto(`${url}#view=whatif&${window}&replicas=nobody%3A2`)
+      await page.waitForSelector('[data-refused]:has-text("nobody")')
+      await page.click('[data-refused] button')
+      await follows('load=2x')
+      await page.context().close()
+      for (const colorScheme of ['light', 'dark']) {
+        for (const width of [1400, 400]) {
+          const page = await (await browser.newContext({ colorScheme, viewport: { width, height: 900 } })).newPage()
+          page.setDefaultTimeout(patience)
+          await page.goto(`${url}#view=whatif&load=5x&${window}`)
+          await page.waitForSelector('[data-used]')
+          await picture(page, `whatif-${colorScheme}-${width}`)
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+          assert.ok(wide <= width, `${wide} px of content at ${width} px`)
+          await page.context().close()
+        }
+      }
+    })
+  },
+
   async 'tells the first limit and the critical path, as the API does'() {
     const page = await open()
     await until(async () => (await graphOf('from=now-5m')).covered_seconds > 25)

@@ -20,7 +20,7 @@ export function partsOfChange([, text]: Changed): [name: string, value: string] 
 /** A change for people. */
 export function changeText(c: Changed): string {
   const [name, value] = partsOfChange(c)
-  return c[0] === 'replicas' ? `${value} × ${name}` : c[0] === 'quota' ? `${name}: quota of ${value} cores` : `${name} on ${value}`
+  return c[0] === 'replicas' ? `${value} ${value === '1' ? 'replica' : 'replicas'} of ${name}` : c[0] === 'quota' ? `${name}: quota of ${value} cores` : `${name} on ${value}`
 }
 
 /** The changes with another value of a kind and a name, or without it. */
@@ -38,7 +38,7 @@ const rate = (v: number) => format(v, '/s')
 export const bounds = (i: Interval, text: (v: number) => string): string => (i.high === undefined ? `${text(i.low)} or more` : `${text(i.low)} to ${text(i.high)}`)
 
 export const limitBounds = (i: Interval): string => bounds(i, rate)
-export const usedBounds = (i: Interval): string => bounds(i, percent)
+export const usedBounds = (i: Interval): string => bounds(i, percent).replace(' % to', ' to')
 
 export interface WhatIfVerdict {
   kind: 'good' | 'worse' | 'unsure'

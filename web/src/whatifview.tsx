@@ -4,7 +4,7 @@ import { clock, duration, format, NONE, span } from './format'
 import { percent } from './placement'
 import { isLoad, short, type Change, type ChangedKind, type State } from './state'
 import { useExplainer } from './tip'
-import { barOf, bounds, changeText, limitBounds, LOADS, ofText, SCALE, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
+import { barOf, changeText, limitBounds, LOADS, ofText, SCALE, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
 import type { Interval, Node, WhatIf, WhatIfResource } from './types'
 
 /** How often a live prediction is made anew, in ms: it is learnt from a whole window. */
@@ -237,7 +237,7 @@ function Mine({ r }: { r: WhatIfResource }) {
   if (r.unknown) return <p class="state unsure" data-unknown>Cannot be told of {r.name}: {r.unknown}.</p>
   return (
     <dl class="numbers wide" data-mine>
-      <div><dt>Now</dt><dd>{r.before ? <>{percent(r.before.value)} <small class="muted">{bounds(r.before, percent)}</small></> : NONE}</dd></div>
+      <div><dt>Now</dt><dd>{r.before ? <>{percent(r.before.value)} <small class="muted">{usedBounds(r.before)}</small></> : NONE}</dd></div>
       <div><dt>Then</dt><dd>{r.utilisation ? <Used of={r.utilisation} /> : NONE}</dd></div>
       <div><dt>Full at</dt><dd>{r.limit ? <>{format(r.limit.value, '/s')} <small class="muted">{limitBounds(r.limit)}</small></> : NONE}</dd></div>
       <div><dt>Of cores</dt><dd>{ofText(r)}</dd></div>
