@@ -65,8 +65,8 @@ func updateCost(ctx context.Context, program string) ([]row, error) {
 		}
 		plain, update = append(plain, p), append(update, u)
 	}
-	return []row{spread("a plain atomic addition", "ns", plain, 0),
-		spread("an update of an application's metric", "ns", update, 0)}, nil
+	return []row{quartiles("a plain atomic addition", "ns", plain, 0),
+		quartiles("an update of an application's metric", "ns", update, 0)}, nil
 }
 
 // registrationCost is what a collector takes to open the files of processes, and to read them.
@@ -113,12 +113,12 @@ func registrationCost(ctx context.Context, program string) (_ []row, err error) 
 		cancel()
 		c.Run(ended) // closes the files
 	}
-	return []row{spread(fmt.Sprintf("files of %d processes opened", appmetricsFiles), "ms", opening, registrationBudget),
-		spread(fmt.Sprintf("one reading of %d files", appmetricsFiles), "ms", reading, 0)}, nil
+	return []row{quartiles(fmt.Sprintf("files of %d processes opened", appmetricsFiles), "ms", opening, registrationBudget),
+		quartiles(fmt.Sprintf("one reading of %d files", appmetricsFiles), "ms", reading, 0)}, nil
 }
 
-// spread is the median of several runs, with their quartiles.
-func spread(what, unit string, values []float64, budget float64) row {
+// quartiles is the median of several runs, with their quartiles.
+func quartiles(what, unit string, values []float64, budget float64) row {
 	return row{what: what, value: median(values), unit: unit, budget: budget, low: quartile(values, 1),
 		high: quartile(values, 3), detail: fmt.Sprintf("median of %d turns", len(values))}
 }
