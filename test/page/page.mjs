@@ -1168,7 +1168,7 @@ const steps = {
     await page.keyboard.press('2')
     await page.click('[data-help]')
     await page.waitForSelector('dialog.help[open]')
-    assert.equal(hash(page).get('view'), 'health')
+    assert.equal(hash(page).get('view'), views.at(-1))
     await page.check('[name=keys]')
     await page.keyboard.press('Escape')
     await page.waitForFunction(() => !document.querySelector('dialog.help'))
