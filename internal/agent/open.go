@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"outsight/internal/appmetrics"
 	"outsight/internal/container"
 	"outsight/internal/energy"
 	"outsight/internal/kernel"
@@ -54,6 +56,8 @@ type HostOptions struct {
 	FlightBytes            int
 	// HTRatios are those of CPU models; the one of this host's is put into Kernel.
 	HTRatios energy.Ratios
+	// Regions say how the counters are read from outside; the zero value is not at all.
+	Regions RegionOptions
 	// Anomalies in these ticks are kept longer; see recorder.AnomalyOptions.
 	Anomalies recorder.AnomalyOptions
 }
@@ -103,16 +107,19 @@ type Host struct {
 	// Layout of the control groups.
 	Layout container.Layout
 
-	privileges Privileges
-	probes     *kernel.Probes
-	registry   *container.Registry
-	kubernetes Kubernetes
-	files      *container.Files
-	paths      container.Options
-	energy     *energy.Account
+	privileges   Privileges
+	probes       *kernel.Probes
+	registry     *container.Registry
+	kubernetes   Kubernetes
+	files        *container.Files
+	paths        container.Options
+	energy       *energy.Account
+	applications *appmetrics.Collector
 	// ticks are those that flight keeps; nil if it keeps none.
 	ticks  *kernel.Recorder
 	flight *recorder.Flight
+	// regions is nil where nobody reads them from outside.
+	regions *regions
 }
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
@@ -172,7 +179,10 @@ func Open(o HostOptions) (*Host, error) {
 		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes}
 	h.files.UseKernel(probes)
 	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
-	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}}, o.Reporters...)
+	h.applications = appmetrics.New(appmetrics.Options{ProcRoot: o.ProcRoot, Logger: o.Logger,
+		Announced: works(probes.Features(), kernel.MetricsFileFeature),
+		GroupOf:   func(pid int) (model.CgroupID, error) { return layout.GroupOf(cmp.Or(o.ProcRoot, "/proc"), pid) }})
+	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}, h.applications}, o.Reporters...)
 	if h.kubernetes != nil {
 		reporters = append(reporters, h.kubernetes)
 	}
@@ -198,7 +208,8 @@ func Open(o HostOptions) (*Host, error) {
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
 		Reporters: reporters, Senders: o.Senders, Answers: o.Answers, Probes: o.Probes,
-		Parts: h, Statistics: kernel.EnableStatistics,
+		Applications: h.applications,
+		Parts:        h, Statistics: kernel.EnableStatistics,
 	}
 	if works(probes.Features(), kernel.ContentionFeature) {
 		sources.Contention = probes
@@ -208,6 +219,17 @@ func Open(o HostOptions) (*Host, error) {
 	}
 	if works(probes.Features(), kernel.DropFeature) {
 		sources.PacketDrops = probes
+	}
+	if o.Regions.on() {
+		if h.regions, err = openRegions(&o, h); err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+		o.Sinks = maps.Clone(o.Sinks)
+		if o.Sinks == nil {
+			o.Sinks = map[string]Sink{}
+		}
+		o.Sinks["regions"] = h.regions
+		sources.Reporters = append(sources.Reporters, h.regions)
 	}
 	sources.CountsReclaim = works(probes.Features(), kernel.ReclaimFeature)
 	h.Agent = New(sources, o.Options)
@@ -249,6 +271,9 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 	if h.kubernetes != nil {
 		registry.Go(func() { h.kubernetes.Run(ctx) })
+	}
+	if h.regions != nil {
+		registry.Go(func() { h.regions.run(ctx) })
 	}
 	h.awaitNames()
 	return h.Agent.Run(ctx)
@@ -361,6 +386,9 @@ func (h *Host) Close() error {
 	var err error
 	if h.ticks != nil {
 		err = h.ticks.Close()
+	}
+	if h.regions != nil {
+		err = errors.Join(err, h.regions.close())
 	}
 	return errors.Join(err, h.energy.Close(), h.probes.Close())
 }
