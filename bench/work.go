@@ -31,7 +31,7 @@ func doWork(work string) int {
 	case regionWork:
 		err = serveRegion()
 	case spinWork:
-		for {
+		for begun := time.Now(); time.Since(begun) < time.Hour; {
 		}
 	default:
 		err = fmt.Errorf("there is no work %q", work)
