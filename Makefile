@@ -26,7 +26,7 @@ COMPUTING     = QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineI
                 ContainerThatEnded BadBodies GRPCBombs DamagedBlockOfTheQueue EmptyMessages MillionLabelValues \
                 LabelsOfManySeries QueriesThatBuildMuch \
                 NoTenantReadsAnothersSeries ServicesAreOfTheGraph Windows Thinning LogInBucket \
-                BucketThatDoesNotAnswer TornSegment
+                BucketThatDoesNotAnswer TornSegment AnnealingIsNearTheBest RulesAreKept SameProblemSameAnswer
 either        = ^Test($(subst $(eval) ,|,$(strip $1)))$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$

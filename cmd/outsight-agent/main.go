@@ -93,6 +93,10 @@ func run(args []string, out, errOut io.Writer) int {
 	for _, f := range probes.Flags() {
 		flags.StringVar(f.Value, f.Name, *f.Value, f.Help)
 	}
+	var regions agent.RegionOptions
+	for _, f := range regions.Flags() {
+		flags.StringVar(f.Value, f.Name, *f.Value, f.Help)
+	}
 	var level slog.Level
 	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
 	flags.Usage = func() {
@@ -159,7 +163,7 @@ func run(args []string, out, errOut io.Writer) int {
 			DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
 			Kernel: kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, Packets: kernel.PacketsIf(*packets),
 				WithoutEndpoints: *timesOnly, Counters: counting},
-			HTRatios: ratios,
+			HTRatios: ratios, Regions: regions,
 		},
 		Listen: *listen, Access: door, Socket: *socket, Output: out,
 	}, export.Targets(to, files, *backend), probes)

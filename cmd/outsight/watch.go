@@ -38,6 +38,8 @@ type watchFlags struct {
 	budget budget.Limit
 	// probes is the network to other hosts that an agent measures.
 	probes probe.MonitorOptions
+	// regions say how an agent's counters are read from outside.
+	regions agent.RegionOptions
 }
 
 // addFlight adds the flag of commands whose agent goes on.
@@ -46,6 +48,9 @@ func (f *watchFlags) addFlight(c *cobra.Command) {
 		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
 	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, "+
 		"as in 1%: what must be is shed to keep it, and logged")
+	for _, flag := range f.regions.Flags() {
+		c.Flags().StringVar(flag.Value, flag.Name, *flag.Value, flag.Help)
+	}
 	f.probes.Listen = probe.DefaultListen
 	for _, flag := range f.probes.Flags() {
 		c.Flags().StringVar(flag.Value, flag.Name, *flag.Value, flag.Help)
@@ -95,8 +100,8 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 		return agent.HostOptions{}, usagef("--ht-ratio: %w", err)
 	}
 	o := agent.HostOptions{
-		HTRatios: ratios,
-		Flight:   f.flight, All: f.all, DockerSocket: f.dockerSocket,
+		HTRatios: ratios, Regions: f.regions,
+		Flight: f.flight, All: f.all, DockerSocket: f.dockerSocket,
 		Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
 		Kernel: kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, Packets: kernel.PacketsIf(f.packets),
 			WithoutEndpoints: f.timesOnly, Counters: counters},

@@ -24,9 +24,10 @@ type Limits struct {
 }
 
 // Limits of the addresses of a server (senders; the page and the API) and of an agent (/metrics; the socket of the
-// command line).
+// command line). An agent has two connections: its frames, and the question for its desired state that waits. So 10,000
+// agents have room.
 var (
-	SenderLimits  = Limits{Authenticated: 4096, Unauthenticated: 512}
+	SenderLimits  = Limits{Authenticated: 24576, Unauthenticated: 512}
 	PageLimits    = Limits{Authenticated: 1024, Unauthenticated: 256}
 	MetricsLimits = Limits{Authenticated: 64, Unauthenticated: 32}
 	SocketLimits  = Limits{Authenticated: 32, Unauthenticated: 32}

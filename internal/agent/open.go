@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -55,6 +56,8 @@ type HostOptions struct {
 	FlightBytes            int
 	// HTRatios are those of CPU models; the one of this host's is put into Kernel.
 	HTRatios energy.Ratios
+	// Regions say how the counters are read from outside; the zero value is not at all.
+	Regions RegionOptions
 	// Anomalies in these ticks are kept longer; see recorder.AnomalyOptions.
 	Anomalies recorder.AnomalyOptions
 }
@@ -115,6 +118,8 @@ type Host struct {
 	// ticks are those that flight keeps; nil if it keeps none.
 	ticks  *kernel.Recorder
 	flight *recorder.Flight
+	// regions is nil where nobody reads them from outside.
+	regions *regions
 }
 
 // Open loads the kernel programs, finds the containers, and makes an agent of both. It fails
@@ -215,6 +220,17 @@ func Open(o HostOptions) (*Host, error) {
 	if works(probes.Features(), kernel.DropFeature) {
 		sources.PacketDrops = probes
 	}
+	if o.Regions.on() {
+		if h.regions, err = openRegions(&o, h); err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+		o.Sinks = maps.Clone(o.Sinks)
+		if o.Sinks == nil {
+			o.Sinks = map[string]Sink{}
+		}
+		o.Sinks["regions"] = h.regions
+		sources.Reporters = append(sources.Reporters, h.regions)
+	}
 	sources.CountsReclaim = works(probes.Features(), kernel.ReclaimFeature)
 	h.Agent = New(sources, o.Options)
 	return h, nil
@@ -255,6 +271,9 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 	if h.kubernetes != nil {
 		registry.Go(func() { h.kubernetes.Run(ctx) })
+	}
+	if h.regions != nil {
+		registry.Go(func() { h.regions.run(ctx) })
 	}
 	h.awaitNames()
 	return h.Agent.Run(ctx)
@@ -367,6 +386,9 @@ func (h *Host) Close() error {
 	var err error
 	if h.ticks != nil {
 		err = h.ticks.Close()
+	}
+	if h.regions != nil {
+		err = errors.Join(err, h.regions.close())
 	}
 	return errors.Join(err, h.energy.Close(), h.probes.Close())
 }

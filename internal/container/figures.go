@@ -72,6 +72,8 @@ func (t *trust) note(equal bool) (ended bool) {
 type groupSlot struct {
 	slot    uint32
 	watched bool
+	// of is the ID of its container.
+	of string
 	// fresh: figures are of this reading.
 	fresh bool
 	// checkAt is the turn in which they are compared with the files.
@@ -97,13 +99,43 @@ func (f *Files) follow(c *model.Container, g *groupFiles) {
 		return
 	}
 	k.slot, k.watched, k.checkAt = slot, true, f.turn
+	k.of = c.ID
+	f.slots.Store(c.ID, slot)
 	k.fresh = f.kernel.Figures(slot, &k.figures)
 }
 
 func (f *Files) unwatch(g *groupFiles) {
 	if g.kernel.watched {
+		f.slots.CompareAndDelete(g.kernel.of, g.kernel.slot)
 		g.kernel.watched = f.kernel.UnwatchGroup(g.kernel.slot) != nil
 	}
+}
+
+// FigureSlot is where the kernel program writes the figures of a container; false where it does not. It may be called by
+// anybody.
+func (f *Files) FigureSlot(container string) (slot uint32, watched bool) {
+	found, watched := f.slots.Load(container)
+	if !watched {
+		return 0, false
+	}
+	return found.(uint32), true
+}
+
+// figureBits are those of enum group_figure of bpf/groups/groups.h.
+var figureBits = [figureKinds]uint32{memoryFigure: 1, killsFigure: 2, statFigure: 4, throttleFigure: 8, threadsFigure: 16}
+
+// TrustedFigures are the bits (enum group_figure of bpf/groups/groups.h) of the figures that were found to equal the
+// files. It may be called by anybody.
+func (f *Files) TrustedFigures() uint32 { return f.trusted.Load() }
+
+func (f *Files) noteTrusted() {
+	var bits uint32
+	for which := range figureKinds {
+		if f.trusts[which].holds() {
+			bits |= figureBits[which]
+		}
+	}
+	f.trusted.Store(bits)
 }
 
 // controllerIDs are the inodes of the group's directories, 0 where the path is not that of the container there.

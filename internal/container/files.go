@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"outsight/internal/model"
@@ -39,6 +40,9 @@ type Files struct {
 	stats       *statMeanings
 	// disagreed has a bit for each figure that is no longer used.
 	disagreed atomic.Uint32
+	// slots are where the kernel program writes, by the ID of the container; trusted is noteTrusted's.
+	slots   sync.Map
+	trusted atomic.Uint32
 }
 
 // network is one reading of a namespace's network.
@@ -111,6 +115,7 @@ func (f *Files) Read(containers []*model.Container, usages []Usage) {
 			delete(f.groups, id)
 		}
 	}
+	f.noteTrusted()
 	for id, n := range f.networks {
 		if n.turn != f.turn {
 			delete(f.networks, id)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -202,4 +203,35 @@ func (h *Histogram) trim() *Histogram {
 		h.Offset, h.Buckets = 0, nil
 	}
 	return h
+}
+
+// HistogramCells is how many cells a histogram has in the kernel: HISTOGRAM_CELLS of bpf/include/histogram.h.
+const HistogramCells = 840
+
+// The cells of a histogram in the kernel.
+const (
+	zeroCell     = 0
+	firstCell    = 1
+	overflowCell = firstCell + int(MaxBucket-MinBucket) + 1
+)
+
+// HistogramOfCells is what the HistogramCells cells of a histogram in the kernel mean; sumNS is the sum that belongs to
+// them. See docs/format/histogram.md.
+func HistogramOfCells(cells []uint64, sumNS uint64) *Histogram {
+	first, end := firstCell, overflowCell
+	for first < end && cells[first] == 0 {
+		first++
+	}
+	for end > first && cells[end-1] == 0 {
+		end--
+	}
+	r := &Histogram{
+		SumNS: sumNS, ZeroCount: cells[zeroCell], OverflowCount: cells[overflowCell],
+		Offset: MinBucket + int32(first-firstCell), Buckets: slices.Clone(cells[first:end]),
+	}
+	r.Count = r.ZeroCount + r.OverflowCount
+	for _, n := range r.Buckets {
+		r.Count += n
+	}
+	return r
 }

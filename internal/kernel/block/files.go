@@ -21,6 +21,8 @@ var filesHook = host.NewHook(filesProgScanFiles, "iter/task (files)",
 
 // filesReader reads what files.bpf.c counts.
 type filesReader struct {
+	// made is the map behind slots.
+	made    *ebpf.Map
 	look    *link.Iter
 	slots   *host.Table[filesFileCounts]
 	dropped host.Drops[filesFilesDrop]
@@ -75,7 +77,7 @@ func (p *Block) makeFiles(k *host.Kernel) (*filesReader, *ebpf.CollectionSpec, *
 		return nil, nil, nil, fmt.Errorf("making the maps of files: %w", err)
 	}
 	p.OnClose(host.CloserFunc(maps.Close))
-	r := &filesReader{dropped: host.Drops[filesFilesDrop]{Counts: made.FilesDrops, Names: filesDropNames}}
+	r := &filesReader{made: made.FilesOfSlot, dropped: host.Drops[filesFilesDrop]{Counts: made.FilesDrops, Names: filesDropNames}}
 	if r.slots, err = host.MapTable[filesFileCounts](made.FilesOfSlot); err != nil {
 		return nil, nil, nil, err
 	}

@@ -43,6 +43,7 @@ type Groups struct {
 	options                   Options
 	read, watch, flushedWords *ebpf.Program
 	figures                   *host.Table[groupsGroupFigures]
+	figuresMap                *ebpf.Map // behind figures
 	flushed                   *host.Table[groupsFlushedStat]
 	// free are slots that were used and are not, next the first that never was.
 	free []uint32
@@ -93,6 +94,7 @@ func (p *Groups) tryOpen(k *host.Kernel) error {
 	if p.figures, err = host.MapTable[groupsGroupFigures](made.FiguresOfGroup); err != nil {
 		return err
 	}
+	p.figuresMap = made.FiguresOfGroup
 	p.OnClose(p.figures)
 	if p.flushed, err = host.MapTable[groupsFlushedStat](made.Flushed); err != nil {
 		return err

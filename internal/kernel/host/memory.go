@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"os"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -45,18 +44,11 @@ func Load(counter *uint64) uint64 { return atomic.LoadUint64(counter) }
 // Store sets a counter that the kernel may be reading.
 func Store(counter *uint64, n uint64) { atomic.StoreUint64(counter, n) }
 
-// The cells of a histogram; see histogram.h.
-const (
-	zeroCell     = 0
-	firstCell    = 1
-	overflowCell = firstCell + int(model.MaxBucket-model.MinBucket) + 1
-)
-
 // kernelHistogram is struct histogram of histogram.h.
 type kernelHistogram struct{ Cells [HistogramCells]uint64 }
 
 // HistogramCells is HISTOGRAM_CELLS: the cells of a histogram in the kernel, some of them unused.
-const HistogramCells = 840
+const HistogramCells = model.HistogramCells
 
 // Histograms is an array map of histograms. It is read by system calls, one for each histogram
 // that changed, and not mapped: all of a mapping counts as the process's resident memory, and
@@ -83,22 +75,7 @@ func (h *Histograms) Read(index, count int, sumNS uint64) (*model.Histogram, err
 
 // HistogramOf is what the cells of a histogram in the kernel mean; sumNS is the sum that belongs to them.
 func HistogramOf(cells *[HistogramCells]uint64, sumNS uint64) *model.Histogram {
-	first, end := firstCell, overflowCell
-	for first < end && cells[first] == 0 {
-		first++
-	}
-	for end > first && cells[end-1] == 0 {
-		end--
-	}
-	r := &model.Histogram{
-		SumNS: sumNS, ZeroCount: cells[zeroCell], OverflowCount: cells[overflowCell],
-		Offset: model.MinBucket + int32(first-firstCell), Buckets: slices.Clone(cells[first:end]),
-	}
-	r.Count = r.ZeroCount + r.OverflowCount
-	for _, n := range r.Buckets {
-		r.Count += n
-	}
-	return r
+	return model.HistogramOfCells(cells[:], sumNS)
 }
 
 // Clear empties count histograms from index on.

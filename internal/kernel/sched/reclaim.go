@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"outsight/internal/kernel/host"
@@ -37,7 +38,9 @@ var victimHook = host.NewHook(reclaimProgMarkVictim, VictimFeature,
 
 // reclaimReader reads what reclaim.bpf.c counts.
 type reclaimReader struct {
-	groups  *host.Table[reclaimReclaimGroup]
+	groups *host.Table[reclaimReclaimGroup]
+	// made is the map behind groups.
+	made    *ebpf.Map
 	dropped host.Drops[reclaimReclaimDrop]
 }
 
@@ -69,7 +72,7 @@ func (p *Sched) openReclaim(k *host.Kernel) error {
 		return fail(fmt.Errorf("making the maps of reclaim: %w", err))
 	}
 	p.OnClose(host.CloserFunc(maps.Close))
-	r := &reclaimReader{dropped: host.Drops[reclaimReclaimDrop]{Counts: made.ReclaimDrops, Names: reclaimDropNames}}
+	r := &reclaimReader{made: made.ReclaimGroups, dropped: host.Drops[reclaimReclaimDrop]{Counts: made.ReclaimDrops, Names: reclaimDropNames}}
 	if r.groups, err = host.MapTable[reclaimReclaimGroup](made.ReclaimGroups); err != nil {
 		return fail(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -139,7 +140,21 @@ func printFeatures() error {
 	return errors.Join(json.NewEncoder(os.Stdout).Encode(probes.Features()), probes.Close())
 }
 
-var verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
+var (
+	verdicts = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP)`)
+	failures = regexp.MustCompile(`(?m)^--- FAIL: (\S+).*\n(?:[ \t].*\n)*`)
+)
+
+// failed returns what the failed tests printed, of the output of tests that ran with -test.v one after the other.
+func failed(output []byte) string {
+	var text strings.Builder
+	for _, found := range failures.FindAllSubmatchIndex(output, -1) {
+		name := output[found[2]:found[3]]
+		start := bytes.LastIndex(output[:found[0]], fmt.Appendf(nil, "=== RUN   %s\n", name))
+		text.Write(output[max(start, 0):found[1]])
+	}
+	return text.String()
+}
 
 // essential are the tests of the kernel modules that ask what may differ between kernels; the others are
 // about tables and names. An emulated machine is some twenty times slower.
@@ -163,12 +178,13 @@ func kernelTests() (string, error) {
 	var output bytes.Buffer
 	var errs []error
 	for _, subject := range []string{"sched", "net", "block", "tick", "groups"} {
+		before := output.Len()
 		command := exec.Command("/"+subject+".test", "-test.v", "-test.run="+only)
 		command.Dir = "/tmp"
 		command.Env = append(os.Environ(), "OUTSIGHT_EMULATED=yes", report.FileSystems+"="+report.FileSystemsDir)
 		command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &output), os.Stderr
 		if err := command.Run(); err != nil {
-			errs = append(errs, fmt.Errorf("tests of %s: %w", subject, err))
+			errs = append(errs, fmt.Errorf("tests of %s: %w\n%s", subject, err, failed(output.Bytes()[before:])))
 		}
 	}
 	err := errors.Join(errs...)

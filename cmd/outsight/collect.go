@@ -1,0 +1,533 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outsight/internal/agent"
+	"outsight/internal/graph"
+	"outsight/internal/model"
+	"outsight/internal/region"
+	"outsight/internal/region/shm"
+	"outsight/internal/region/tcp"
+)
+
+type collectFlags struct {
+	from     []string
+	keyFile  string
+	once     bool
+	interval time.Duration
+	output   string
+}
+
+func newCollect() *cobra.Command {
+	var o collectFlags
+	c := &cobra.Command{
+		Use:   "collect",
+		Short: "Read the kernel's counters of hosts from outside, without their agents",
+		Long: `Read the counters of containers and edges as they lie in the kernel of each host: no process of the host is
+asked, so that its figures come also when its CPUs are used up. The host's agent must have been started with
+--region-socket (for readers on the same host) or --region-listen and --region-key-file (for others). Rates need two readings; --once shows the sums since the host's agent
+began to count.`,
+		Example: `  sudo outsight agent --region-socket /run/outsight/region.sock
+  sudo outsight collect --from /run/outsight/region.sock --once
+  sudo outsight collect --from /run/outsight/region.sock --interval 1s --output json
+  outsight collect --from web1:8473,web2:8473 --key-file /etc/outsight/region.keys`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return o.run(c.Context(), c.OutOrStdout())
+		},
+	}
+	c.Flags().StringSliceVar(&o.from, "from", nil, "where to read: HOST:PORT, or the path of a socket, with commas between "+
+		"them")
+	c.Flags().StringVar(&o.keyFile, "key-file", "", "file whose first key is used for HOST:PORT: a line of a number and "+
+		"hexadecimal digits, as in --region-key-file of the agent")
+	c.Flags().BoolVar(&o.once, "once", false, "read once, and show the sums since the agent began")
+	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
+	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	return c
+}
+
+func (o *collectFlags) check() error {
+	switch {
+	case len(o.from) == 0:
+		return usagef("--from is needed: HOST:PORT, or the path of a socket")
+	case o.interval < time.Millisecond:
+		return usagef("--interval is %v, want 1ms or more", o.interval)
+	}
+	for _, from := range o.from {
+		if !isPath(from) && o.keyFile == "" {
+			return usagef("--key-file is needed for %s", from)
+		}
+	}
+	return oneOf("output", o.output, "text", "json")
+}
+
+// isPath tells the path of a socket from HOST:PORT.
+func isPath(from string) bool { return strings.Contains(from, "/") }
+
+// collected is a host that is read.
+type collected struct {
+	from      string
+	key       region.Key
+	reader    regionReader
+	collector *region.Collector
+	before    *region.Sample
+	beforeAt  time.Time
+}
+
+// regionReader is a region.Reader that ends.
+type regionReader interface {
+	region.Reader
+	Close() error
+}
+
+func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
+	var key region.Key
+	if o.keyFile != "" {
+		keys, err := agent.ReadRegionKeys(o.keyFile)
+		if err != nil {
+			return fmt.Errorf("reading --key-file: %w", err)
+		}
+		key = keys[0]
+	}
+	hosts := make([]*collected, len(o.from))
+	for i, from := range o.from {
+		hosts[i] = &collected{from: from, key: key}
+		defer hosts[i].close()
+	}
+	tick := time.NewTicker(o.interval)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		results := make([]collectResult, len(hosts))
+		done := make(chan int, len(hosts))
+		for i, h := range hosts {
+			go func() {
+				results[i] = h.read(ctx, o.interval)
+				done <- i
+			}()
+		}
+		for range hosts {
+			<-done
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if o.once || !first || o.output == "json" {
+			if err := o.write(out, results); err != nil {
+				return err
+			}
+		}
+		if o.once {
+			return failed(results)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// failed is an error where no host could be read.
+func failed(results []collectResult) error {
+	for _, r := range results {
+		if r.Sample != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("no host could be read: %s", results[0].Why)
+}
+
+// collectResult is one reading of one host.
+type collectResult struct {
+	From string
+	// Late says that there is no sample of the host at this reading, and Why.
+	Late bool
+	Why  string
+	At   time.Time
+	Took time.Duration
+	// Sample is nil where it is late; Before is that of the reading before, nil for the first and after a restart.
+	Sample, Before *region.Sample
+	BeforeAt       time.Time
+}
+
+// leastDeadline is the least time for a reading.
+const leastDeadline = time.Second
+
+// read reads the host within the interval.
+func (c *collected) read(ctx context.Context, interval time.Duration) collectResult {
+	r := collectResult{From: c.from, At: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, max(interval, leastDeadline))
+	defer cancel()
+	err := c.open(ctx)
+	if err == nil {
+		r.Sample, err = c.collector.Collect(ctx)
+	}
+	r.Took = time.Since(r.At)
+	if err != nil {
+		r.Late, r.Why = true, whyLate(err)
+		c.close()
+		return r
+	}
+	// A new connection may be to another agent.
+	same := c.before != nil && c.before.Control.EpochNS == r.Sample.Control.EpochNS
+	if same {
+		r.Before, r.BeforeAt = c.before, c.beforeAt
+	}
+	c.before, c.beforeAt = r.Sample, r.At
+	return r
+}
+
+func (c *collected) open(ctx context.Context) (err error) {
+	if c.reader != nil {
+		return nil
+	}
+	if isPath(c.from) {
+		var r *shm.Client
+		if r, err = shm.Open(ctx, c.from, shm.Options{}); err == nil {
+			c.reader = r
+		}
+	} else {
+		var r *tcp.Client
+		if r, err = tcp.Dial(ctx, c.from, c.key); err == nil {
+			c.reader = r
+		}
+	}
+	if err == nil {
+		c.collector = region.NewCollector(c.reader)
+	}
+	return err
+}
+
+func (c *collected) close() {
+	if c.reader != nil {
+		c.reader.Close()
+		c.reader = nil
+	}
+}
+
+// whyLate says in a word what kind of error it is, and the error.
+func whyLate(err error) string {
+	kind := "error"
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		kind = "deadline"
+	case errors.Is(err, region.ErrRefused):
+		kind = "refused"
+	case errors.Is(err, region.ErrGone):
+		kind = "gone"
+	case errors.Is(err, region.ErrVersion):
+		kind = "version"
+	}
+	return kind + ": " + err.Error()
+}
+
+func (o *collectFlags) write(out io.Writer, results []collectResult) error {
+	if o.output == "json" {
+		all := make([]collectJSON, len(results))
+		for i := range results {
+			all[i] = jsonOf(&results[i])
+		}
+		return json.NewEncoder(out).Encode(all)
+	}
+	for i := range results {
+		if err := writeResult(out, &results[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type collectJSON struct {
+	From        string           `json:"from"`
+	Host        string           `json:"host,omitempty"`
+	BootID      string           `json:"boot_id,omitempty"`
+	Late        bool             `json:"late"`
+	Why         string           `json:"why,omitempty"`
+	At          time.Time        `json:"at"`
+	TookSeconds float64          `json:"took_seconds"`
+	Epoch       *time.Time       `json:"epoch,omitempty"`
+	Restarted   bool             `json:"restarted,omitempty"`
+	Reads       int              `json:"reads,omitempty"`
+	Bytes       int64            `json:"bytes,omitempty"`
+	Containers  []collectedEntry `json:"containers,omitempty"`
+	Edges       []collectedEntry `json:"edges,omitempty"`
+}
+
+// collectedEntry is a container or an edge with its figures by series.
+type collectedEntry struct {
+	ID           string                        `json:"id,omitempty"`
+	Name         string                        `json:"name,omitempty"`
+	Image        string                        `json:"image,omitempty"`
+	PodName      string                        `json:"pod,omitempty"`
+	PodNamespace string                        `json:"namespace,omitempty"`
+	Owner        string                        `json:"owner,omitempty"`
+	Peer         string                        `json:"peer,omitempty"`
+	Side         string                        `json:"side,omitempty"`
+	Transport    string                        `json:"transport,omitempty"`
+	Service      string                        `json:"service,omitempty"`
+	Client       string                        `json:"client,omitempty"`
+	Process      string                        `json:"process,omitempty"`
+	Index        *uint32                       `json:"index,omitempty"`
+	Metrics      map[string]float64            `json:"metrics"`
+	Histograms   map[string]collectedHistogram `json:"histograms,omitempty"`
+}
+
+type collectedHistogram struct {
+	Count      uint64  `json:"count"`
+	SumSeconds float64 `json:"sum_seconds"`
+	P50Seconds float64 `json:"p50_seconds"`
+	P99Seconds float64 `json:"p99_seconds"`
+}
+
+func jsonOf(r *collectResult) collectJSON {
+	j := collectJSON{From: r.From, Late: r.Late, Why: r.Why, At: r.At, TookSeconds: r.Took.Seconds()}
+	s := r.Sample
+	if s == nil {
+		return j
+	}
+	epoch := time.Unix(0, int64(s.Control.EpochNS))
+	j.Host, j.BootID, j.Epoch, j.Restarted, j.Reads, j.Bytes = s.Control.Host, s.Control.BootID, &epoch, s.Restarted,
+		s.Reads, s.Bytes
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		e := collectedEntry{ID: c.ID, Name: c.Name, Image: c.Image, PodName: c.PodName, PodNamespace: c.PodNamespace}
+		e.fill(c.Figures)
+		j.Containers = append(j.Containers, e)
+	}
+	for i := range s.Edges {
+		k := &s.Edges[i].Key
+		e := collectedEntry{Owner: nameOf(s, k.Owner), Peer: peerOf(s, k), Side: k.Role.String(), Transport: k.Transport.String(),
+			Service: k.Service.String(), Process: k.Process, Index: &s.Edges[i].Index}
+		if k.Client.IsValid() {
+			e.Client = k.Client.String()
+		}
+		e.fill(s.Edges[i].Figures)
+		j.Edges = append(j.Edges, e)
+	}
+	return j
+}
+
+func (e *collectedEntry) fill(of region.Figures) {
+	e.Metrics = make(map[string]float64, len(of))
+	for series, f := range of {
+		if f.Histogram == nil {
+			if !f.IsHistogram() {
+				e.Metrics[series] = f.Value()
+			}
+			continue
+		}
+		if e.Histograms == nil {
+			e.Histograms = make(map[string]collectedHistogram)
+		}
+		e.Histograms[series] = collectedHistogram{f.Histogram.Count, float64(f.Histogram.SumNS) / model.Nanoseconds,
+			f.Histogram.Quantile(0.5), f.Histogram.Quantile(0.99)}
+	}
+}
+
+// nameOf is the name of the container of a control group.
+func nameOf(s *region.Sample, id model.CgroupID) string {
+	if at, known := s.Dictionary.Groups[id]; known {
+		return s.Dictionary.Containers[at].Name
+	}
+	return ""
+}
+
+// peerOf is who is at the other end of an edge: a container of the host by its control group or its address, or else the
+// address.
+func peerOf(s *region.Sample, k *region.EdgeKey) string {
+	if name := nameOf(s, k.Peer); k.Peer != 0 && name != "" {
+		return name
+	}
+	address := k.Service.Addr()
+	if k.Role == model.RoleServer {
+		address = k.Client
+	}
+	if !address.IsValid() {
+		return "any"
+	}
+	for i := range s.Dictionary.Containers {
+		if c := &s.Dictionary.Containers[i]; c.Runtime != model.HostRuntime && slices.Contains(c.Addresses, address) {
+			return c.Name
+		}
+	}
+	return address.String()
+}
+
+// Metrics of the tables.
+const (
+	cpuSeries       = "container_cpu_usage_seconds_total"
+	memorySeries    = "container_memory_usage_bytes"
+	periodSeries    = "container_cpu_cfs_periods_total"
+	throttledSeries = "container_cpu_cfs_throttled_periods_total"
+	waitSeries      = "container_run_queue_latency_seconds"
+	threadSeries    = "container_threads"
+	requestSeries   = "outsight_edge_transaction_duration_seconds"
+	sentSeries      = "outsight_edge_request_bytes_total"
+	answeredSeries  = "outsight_edge_response_bytes_total"
+)
+
+// writeResult writes the tables of one host: of what happened since the reading before, or, without one, since the
+// agent began.
+func writeResult(out io.Writer, r *collectResult) error {
+	if r.Late {
+		_, err := fmt.Fprintf(out, "%s  LATE  %s\n", r.From, graph.Clean(r.Why))
+		return err
+	}
+	s := r.Sample
+	over := r.At.Sub(time.Unix(0, int64(s.Control.EpochNS)))
+	since := "since its agent began " + over.Round(time.Second).String() + " ago"
+	if r.Before != nil {
+		over = r.At.Sub(r.BeforeAt)
+		since = "in the last " + over.Round(time.Millisecond).String()
+	}
+	fmt.Fprintf(out, "%s  %s  read in %v (%d reads, %s), %s\n", graph.Clean(s.Control.Host), r.From,
+		r.Took.Round(10*time.Microsecond), s.Reads, bytesText(float64(s.Bytes)), since)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "CONTAINER\tCPU\tMEMORY\tTHROTTLED\tWAIT P99\tTHREADS\t")
+	containers := slices.Clone(s.Containers)
+	slices.SortStableFunc(containers, func(a, b region.ContainerFigures) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range containers {
+		c := &containers[i]
+		var before region.Figures
+		if r.Before != nil {
+			if at := slices.IndexFunc(r.Before.Containers, func(b region.ContainerFigures) bool { return b.ID == c.ID }); at >= 0 {
+				before = r.Before.Containers[at].Figures
+			}
+		}
+		g := gained{c.Figures, before, over}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", graph.Clean(c.Name), g.cores(cpuSeries), g.level(memorySeries, bytesText),
+			g.share(throttledSeries, periodSeries), g.quantile(waitSeries, 0.99), g.level(threadSeries, plainText))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(s.Edges) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "END\tPEER\tSIDE\tSERVICE\tREQUESTS\tSENT\tANSWERED\tP50\tP99\t")
+	for i := range s.Edges {
+		e := &s.Edges[i]
+		var before region.Figures
+		if r.Before != nil {
+			at := slices.IndexFunc(r.Before.Edges, func(b region.EdgeFigures) bool {
+				return b.Index == e.Index && b.Generation == e.Generation
+			})
+			if at >= 0 {
+				before = r.Before.Edges[at].Figures
+			}
+		}
+		g := gained{e.Figures, before, over}
+		service := e.Key.Service.String()
+		if e.Key.Others {
+			service = "others"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n",
+			graph.Clean(strings.TrimSpace(cmp.Or(nameOf(s, e.Key.Owner), "gone")+" "+e.Key.Process)),
+			graph.Clean(peerOf(s, &e.Key)), e.Key.Role, service, g.count(requestSeries), g.rate(sentSeries),
+			g.rate(answeredSeries), g.quantile(requestSeries, 0.5), g.quantile(requestSeries, 0.99))
+	}
+	return w.Flush()
+}
+
+// gained are figures with those of an earlier reading; before is nil without one.
+type gained struct {
+	now, before region.Figures
+	over        time.Duration
+}
+
+const nothing = "–"
+
+func (g *gained) counter(series string) (n float64, known bool) {
+	f := g.now[series]
+	if f == nil {
+		return 0, false
+	}
+	n = f.Value()
+	if b := g.before[series]; b != nil && b.Count <= f.Count {
+		n -= b.Value()
+	}
+	return n, true
+}
+
+func (g *gained) cores(series string) string {
+	n, known := g.counter(series)
+	if !known {
+		return nothing
+	}
+	return fmt.Sprintf("%.1f%%", 100*n/g.over.Seconds())
+}
+
+func (g *gained) level(series string, write func(float64) string) string {
+	if f := g.now[series]; f != nil {
+		return write(f.Value())
+	}
+	return nothing
+}
+
+func (g *gained) share(part, of string) string {
+	n, known := g.counter(part)
+	all, _ := g.counter(of)
+	switch {
+	case !known:
+		return nothing
+	case all == 0:
+		return "0%"
+	}
+	return fmt.Sprintf("%.1f%%", 100*n/all)
+}
+
+func (g *gained) histogram(series string) *model.Histogram {
+	f := g.now[series]
+	if f == nil || f.Histogram == nil {
+		return nil
+	}
+	if b := g.before[series]; b != nil && b.Histogram != nil {
+		return f.Histogram.Since(b.Histogram)
+	}
+	return f.Histogram
+}
+
+func (g *gained) quantile(series string, q float64) string {
+	h := g.histogram(series)
+	if h == nil || h.Count == 0 {
+		return nothing
+	}
+	s := graph.Seconds(h.Quantile(q))
+	return graph.Duration(&s)
+}
+
+func (g *gained) count(series string) string {
+	h := g.histogram(series)
+	if h == nil {
+		return "0"
+	}
+	rate := float64(h.Count) / g.over.Seconds()
+	return graph.PerSecond(&rate)
+}
+
+func (g *gained) rate(series string) string {
+	n, known := g.counter(series)
+	if !known {
+		return nothing
+	}
+	rate := n / g.over.Seconds()
+	return graph.BytesPerSecond(&rate)
+}
+
+func plainText(n float64) string { return fmt.Sprintf("%.0f", n) }

@@ -1,0 +1,331 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/access"
+	"outsight/internal/frame"
+	"outsight/internal/kernel"
+	"outsight/internal/model"
+	"outsight/internal/region"
+	"outsight/internal/region/shm"
+	"outsight/internal/region/tcp"
+)
+
+// RegionOptions say how the kernel's counters are read from outside, as docs/region.md describes it. The zero value is
+// not at all.
+type RegionOptions struct {
+	// Socket is the path of a unix socket that hands out descriptors of the maps; empty for none.
+	Socket string
+	// Listen is where regions are read over TCP: a host or the name of an interface, a colon, and a port; empty for
+	// nowhere. KeyFile has the keys of readers (region.ParseKeys), without which nobody may read.
+	Listen, KeyFile string
+	// Allow are the networks from which readers may come (CIDR, with commas between them); empty is all.
+	Allow string
+}
+
+// Flags set the fields.
+func (o *RegionOptions) Flags() []access.Flag {
+	return []access.Flag{
+		{Name: "region-socket", Value: &o.Socket, Help: "path of a unix socket where processes of this host get the kernel's " +
+			"counters to read by themselves (\"outsight collect\"); empty for none"},
+		{Name: "region-listen", Value: &o.Listen, Help: "TCP address where readers with a key get the kernel's counters, as " +
+			"HOST:PORT or INTERFACE:PORT; empty for none"},
+		{Name: "region-key-file", Value: &o.KeyFile, Help: "file with the keys of readers at --region-listen, each a line of a " +
+			"number and 16 bytes or more in hexadecimal digits"},
+		{Name: "region-allow", Value: &o.Allow, Help: "networks from which they may read, as in 10.0.0.0/8, with commas " +
+			"between them; empty for all"},
+	}
+}
+
+func (o *RegionOptions) on() bool { return o.Socket != "" || o.Listen != "" }
+
+// check says what is wrong with the options, before anything is opened.
+func (o *RegionOptions) check() (keys []region.Key, allow []netip.Prefix, err error) {
+	switch {
+	case o.Listen == "" && (o.KeyFile != "" || o.Allow != ""):
+		return nil, nil, errors.New("--region-key-file and --region-allow need --region-listen")
+	case o.Listen == "":
+		return nil, nil, nil
+	case o.KeyFile == "":
+		return nil, nil, errors.New("--region-listen needs --region-key-file")
+	}
+	if keys, err = ReadRegionKeys(o.KeyFile); err != nil {
+		return nil, nil, fmt.Errorf("reading --region-key-file: %w", err)
+	}
+	for one := range strings.SplitSeq(o.Allow, ",") {
+		if one == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(one)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--region-allow: %w", err)
+		}
+		allow = append(allow, p)
+	}
+	return keys, allow, nil
+}
+
+// ReadRegionKeys reads a file of keys that nobody but its owner and root can have written.
+func ReadRegionKeys(path string) ([]region.Key, error) {
+	if err := access.CheckSecretFile(path); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := region.ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", path, err)
+	}
+	return keys, nil
+}
+
+// regionServer is a transport.
+type regionServer interface {
+	Run(context.Context) error
+	Reporter
+	Close() error
+}
+
+// regions writes the control region and the dictionary, and serves all regions.
+type regions struct {
+	host    *Host
+	logger  *slog.Logger
+	writer  *region.Writer
+	servers []regionServer
+	all     []kernel.Region
+	memory  []*kernel.RegionMemory
+	leftOut atomic.Uint64
+}
+
+// openRegions makes the control region and the dictionary, and opens what serves them.
+func openRegions(o *HostOptions, h *Host) (*regions, error) {
+	r := &regions{host: h, logger: o.Logger}
+	if err := r.open(o); err != nil {
+		return nil, fmt.Errorf("offering the counters as regions: %w", errors.Join(err, r.close()))
+	}
+	return r, nil
+}
+
+func (r *regions) open(o *HostOptions) error {
+	keys, allow, err := o.Regions.check()
+	if err != nil {
+		return err
+	}
+	data := r.host.probes.Regions()
+	for _, own := range []struct {
+		name string
+		size int
+	}{{"region_control", region.ControlBytes}, {"region_names", region.DictionaryBytes(o.Kernel.MaxCgroups)}} {
+		pages, err := kernel.NewPages(own.name, own.size)
+		if err != nil {
+			return err
+		}
+		r.all = append(r.all, pages)
+		memory, err := pages.Memory(true)
+		if err != nil {
+			return err
+		}
+		r.memory = append(r.memory, memory)
+	}
+	sources := make([]region.Source, len(data))
+	for i, d := range data {
+		sources[i] = region.Source{Name: d.Name, Record: d.Record, Records: d.Map.MaxEntries(), Lanes: uint32(d.Lanes)}
+	}
+	described, metrics, err := region.Describe(sources)
+	if err != nil {
+		return err
+	}
+	r.all = append(r.all, data...)
+	m := r.host.Machine
+	wall, monotonic, err := clocks()
+	if err != nil {
+		return err
+	}
+	if r.writer, err = region.NewWriter(r.memory[region.ControlID].Bytes, r.memory[region.DictionaryID].Bytes,
+		region.Control{EpochNS: uint64(o.Epoch.UnixNano()), WallNS: wall, MonotonicNS: monotonic, CPUs: uint32(m.Cores),
+			BootID: m.BootID, Host: m.Name, Regions: described, Metrics: metrics}); err != nil {
+		return err
+	}
+	if err := r.serveSocket(o.Regions.Socket); err != nil {
+		return err
+	}
+	return r.serveTCP(o.Regions.Listen, keys, allow)
+}
+
+// serveTCP answers reads at an address. All regions are mapped for it.
+func (r *regions) serveTCP(address string, keys []region.Key, allow []netip.Prefix) error {
+	if address == "" {
+		return nil
+	}
+	memory := make(map[uint32][]byte, len(r.all))
+	for id, one := range r.all {
+		if id < region.FirstDataID {
+			memory[uint32(id)] = r.memory[id].Bytes
+			continue
+		}
+		m, err := one.Memory(false)
+		if err != nil {
+			return err
+		}
+		r.memory = append(r.memory, m)
+		memory[uint32(id)] = m.Bytes
+	}
+	at, err := addressOf(address)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return fmt.Errorf("%w for regions: %w", ErrListen, err)
+	}
+	r.servers = append(r.servers, tcp.NewServer(l, memory, keys, tcp.Options{Allow: allow, Logger: r.logger}))
+	return nil
+}
+
+// addressOf is HOST:PORT, where the host may be the name of an interface: then its first address that is not of the link
+// alone.
+func addressOf(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("--region-listen: %w", err)
+	}
+	i, err := net.InterfaceByName(host)
+	if err != nil {
+		return address, nil // it is a host
+	}
+	addresses, err := i.Addrs()
+	if err != nil {
+		return "", fmt.Errorf("--region-listen: the addresses of %s: %w", host, err)
+	}
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
+			return net.JoinHostPort(p.Addr().String(), port), nil
+		}
+	}
+	return "", fmt.Errorf("--region-listen: the interface %s has no address", host)
+}
+
+// serveSocket hands out descriptors at a path.
+func (r *regions) serveSocket(path string) error {
+	if path == "" {
+		return nil
+	}
+	var files []*os.File
+	var ids []uint32
+	fail := func(err error) error {
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+		return err
+	}
+	for id, one := range r.all {
+		f, err := one.ReadOnly()
+		if err != nil {
+			return fail(err)
+		}
+		files, ids = append(files, f), append(ids, uint32(id))
+	}
+	l, err := Listen(path)
+	if err != nil {
+		return fail(err)
+	}
+	s, err := shm.NewServer(l.(*net.UnixListener), ids, files, r.logger)
+	if err != nil {
+		return fail(errors.Join(err, l.Close()))
+	}
+	r.servers = append(r.servers, s)
+	return nil
+}
+
+func (r *regions) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, s := range r.servers {
+		running.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				r.logger.Error("the regions are read from outside no more", "error", err)
+			}
+		})
+	}
+}
+
+// Consume implements Sink: after each reading it brings the names up to date.
+func (r *regions) Consume(context.Context, *frame.Frame) error {
+	n := region.Names{Groups: make(map[model.CgroupID]string), TrustedFigures: r.host.files.TrustedFigures()}
+	for _, c := range r.host.Containers() {
+		one := region.Container{ID: c.ID, Name: c.Name, Image: c.Image, Runtime: c.Runtime, PodName: c.PodName,
+			PodNamespace: c.PodNamespace, Workload: c.Workload, Addresses: c.Addresses, Started: c.Started, Figures: region.None}
+		if slot, watched := r.host.files.FigureSlot(c.ID); watched {
+			one.Figures = slot
+		}
+		n.Containers = append(n.Containers, one)
+	}
+	for _, id := range r.host.probes.CountedGroups() {
+		if c := r.host.Lookup(id); c != nil {
+			n.Groups[id] = c.ID
+		}
+	}
+	wall, monotonic, err := clocks()
+	if err != nil {
+		return err
+	}
+	leftOut, err := r.writer.Update(n, monotonic, wall)
+	r.leftOut.Store(uint64(leftOut))
+	return err
+}
+
+// clocks are the wall clock and the monotonic one, in ns.
+func clocks() (wall, monotonic uint64, err error) {
+	var w, m unix.Timespec
+	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &w), unix.ClockGettime(unix.CLOCK_MONOTONIC, &m)); err != nil {
+		return 0, 0, fmt.Errorf("reading the clocks: %w", err)
+	}
+	return uint64(w.Nano()), uint64(m.Nano()), nil
+}
+
+// Features implements Reporter.
+func (r *regions) Features() (all []model.Feature) {
+	for _, s := range r.servers {
+		all = append(all, s.Features()...)
+	}
+	return all
+}
+
+// Drops implements Reporter.
+func (r *regions) Drops() []model.Drop {
+	all := []model.Drop{{Name: "region/names", Count: r.leftOut.Load()}}
+	for _, s := range r.servers {
+		all = append(all, s.Drops()...)
+	}
+	return all
+}
+
+func (r *regions) close() error {
+	var errs []error
+	for _, s := range r.servers {
+		errs = append(errs, s.Close())
+	}
+	for _, m := range r.memory {
+		errs = append(errs, m.Close())
+	}
+	for i, one := range r.all {
+		if i < region.FirstDataID { // the others are the probes'
+			errs = append(errs, one.Map.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,19 @@
+package net
+
+import "outsight/internal/kernel/host"
+
+// Regions are the maps that can be read from outside as they are. The histograms of endpoints are no such map.
+func (p *Net) Regions() []host.Region {
+	if p.edges == nil {
+		return nil
+	}
+	o := p.edges.objects
+	return []host.Region{
+		host.NewRegion[edgesEdge](edgesMapEdges, o.Edges, 1),
+		host.NewRegion[edgesHistogram](edgesMapEdgeLatency, o.EdgeLatency, 1),
+		host.NewRegion[edgesHistogram](edgesMapHistogramPool, o.HistogramPool, 1),
+		host.NewRegion[edgesDatagramEdge](edgesMapDatagramEdges, o.DatagramEdges, 1),
+		host.NewRegion[edgesEdgePackets](edgesMapPacketsOfEdge, o.PacketsOfEdge, 1),
+		host.NewRegion[edgesEndpoint](edgesMapEndpoints, o.Endpoints, 1),
+	}
+}

@@ -1,0 +1,535 @@
+package region
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"outsight/internal/model"
+)
+
+// Figure is one number of a container or an edge.
+type Figure struct {
+	Metric *Metric
+	// Count is in Metric.Per of its unit.
+	Count uint64
+	// Histogram of a metric that has one; it must not be changed.
+	Histogram *model.Histogram
+	// sum says that Count is the sum of a histogram.
+	sum bool
+}
+
+// IsHistogram says that the figure is a histogram, which is nil as long as nothing was counted in it.
+func (f *Figure) IsHistogram() bool { return f.sum }
+
+// Value is the number in the unit of its metric.
+func (f *Figure) Value() float64 { return float64(f.Count) / float64(f.Metric.Per) }
+
+// Figures are those of one container or edge by Metric.Series.
+type Figures map[string]*Figure
+
+// ContainerFigures are those of a container, of its control groups that there are.
+type ContainerFigures struct {
+	Container
+	Figures Figures
+}
+
+// EdgeFigures are those of an edge at one end.
+type EdgeFigures struct {
+	// Index of the edge, and the generation of its record.
+	Index, Generation uint32
+	Key               EdgeKey
+	Figures           Figures
+}
+
+// EdgeKey identifies an edge: see model.KernelEdgeKey.
+type EdgeKey struct {
+	Owner, Peer          model.CgroupID
+	Role                 model.Role
+	Transport            model.Transport
+	Service              netip.AddrPort
+	Client               netip.Addr
+	Process, PeerProcess string
+	Others               bool
+}
+
+// Sample is what a host's regions said at one reading.
+type Sample struct {
+	Control    *Control
+	Dictionary *Dictionary
+	Containers []ContainerFigures
+	Edges      []EdgeFigures
+	// Restarted says that the host's agent is another one than at the reading before: all counters began anew.
+	Restarted bool
+	// Reads and Bytes are what was read for it.
+	Reads int
+	Bytes int64
+}
+
+// Collector reads the figures of one host again and again, and only what has changed of names and histograms. It knows
+// records by what the control region says of them alone. It is for one goroutine.
+type Collector struct {
+	reader     Reader
+	control    *Control
+	dictionary *Dictionary
+	// histograms as they were read last, with the sum of then.
+	histograms map[histogramKey]histogramState
+	turn       int
+	edges      []uint32
+	sample     *Sample
+}
+
+type histogramKey struct {
+	region, index uint32
+}
+
+type histogramState struct {
+	sum       uint64
+	histogram *model.Histogram
+}
+
+// NewCollector reads by r. Nothing is read before Collect.
+func NewCollector(r Reader) *Collector { return &Collector{reader: r} }
+
+// scanEvery is in how many readings all records of edges are looked at once, and not only those that were in use.
+const scanEvery = 10
+
+// Collect reads. After an error the next one begins anew.
+func (c *Collector) Collect(ctx context.Context) (*Sample, error) {
+	c.sample = &Sample{}
+	if err := c.refresh(ctx); err != nil {
+		c.control = nil
+		return nil, err
+	}
+	s := c.sample
+	s.Control, s.Dictionary = c.control, c.dictionary
+	if err := c.collect(ctx); err != nil {
+		c.control = nil
+		return nil, err
+	}
+	return s, nil
+}
+
+// refresh reads control and dictionary where their generations say that they have changed.
+func (c *Collector) refresh(ctx context.Context) error {
+	first := make([]byte, headerBytes)
+	if err := c.read(ctx, ControlID, 0, first); err != nil {
+		return fmt.Errorf("reading the control region: %w", err)
+	}
+	h, err := decodeHeader(first)
+	if err != nil {
+		return err
+	}
+	if c.control == nil || c.control.Generation != h.Generation || c.control.EpochNS != h.EpochNS {
+		before := c.control
+		if c.control, err = ReadControl(ctx, counting{c}); err != nil {
+			return err
+		}
+		if before == nil || before.EpochNS != c.control.EpochNS {
+			c.sample.Restarted = before != nil
+			c.dictionary, c.edges, c.turn = nil, nil, 0
+			c.histograms = map[histogramKey]histogramState{}
+		}
+	}
+	if c.dictionary == nil || c.dictionary.Generation != h.DictionaryGeneration {
+		c.dictionary, err = ReadDictionary(ctx, counting{c})
+	}
+	return err
+}
+
+// counting counts what a Collector reads.
+type counting struct{ *Collector }
+
+func (c counting) Read(ctx context.Context, region uint32, offset uint64, into []byte) error {
+	return c.read(ctx, region, offset, into)
+}
+
+func (c counting) ReadAll(ctx context.Context, reads []Read) error { return c.readAll(ctx, reads) }
+
+func (c *Collector) read(ctx context.Context, region uint32, offset uint64, into []byte) error {
+	return c.readAll(ctx, []Read{{region, offset, into}})
+}
+
+func (c *Collector) readAll(ctx context.Context, reads []Read) error {
+	if len(reads) == 0 {
+		return nil
+	}
+	c.sample.Reads += len(reads)
+	for _, r := range reads {
+		c.sample.Bytes += int64(len(r.Into))
+	}
+	return c.reader.ReadAll(ctx, reads)
+}
+
+// records are those of some indexes of a region.
+type records struct {
+	region *Region
+	of     map[uint32][]byte
+}
+
+// readRecords reads the records of indexes, which are in order, neighbours at once.
+func (c *Collector) readRecords(ctx context.Context, r *Region, indexes []uint32) (records, error) {
+	size := uint64(r.RecordBytes) * uint64(r.Lanes)
+	if uint64(len(indexes))*size > maxReading {
+		return records{}, fmt.Errorf("reading the region %s: %w: %d times %d bytes", r.Name, ErrDamaged, len(indexes), size)
+	}
+	read := records{r, make(map[uint32][]byte, len(indexes))}
+	var reads []Read
+	for at := 0; at < len(indexes); {
+		end := at + 1
+		for end < len(indexes) && indexes[end] == indexes[end-1]+1 {
+			end++
+		}
+		first := uint64(indexes[at])
+		if (first+uint64(end-at))*size > r.Bytes() {
+			return read, fmt.Errorf("reading the region %s: %w: index %d", r.Name, ErrDamaged, indexes[end-1])
+		}
+		b := make([]byte, uint64(end-at)*size)
+		reads = append(reads, Read{r.ID, first * size, b})
+		for k := range end - at {
+			read.of[indexes[at+k]] = b[uint64(k)*size : uint64(k+1)*size]
+		}
+		at = end
+	}
+	if err := c.readAll(ctx, reads); err != nil {
+		return read, fmt.Errorf("reading the region %s: %w", r.Name, err)
+	}
+	return read, nil
+}
+
+// collect reads the records of all regions that have metrics, and then the histograms whose sums have changed.
+func (c *Collector) collect(ctx context.Context) error {
+	of := make([]Figures, len(c.dictionary.Containers))
+	for i := range of {
+		of[i] = Figures{}
+	}
+	slots, err := c.slots(ctx)
+	if err != nil {
+		return err
+	}
+	places := map[uint32]Figures{} // figures by their index
+	for i, one := range c.dictionary.Containers {
+		if one.Figures != None {
+			places[one.Figures] = of[i]
+		}
+	}
+	bySlot := make(map[uint32]Figures, len(slots))
+	for slot, container := range slots {
+		bySlot[slot] = of[container]
+	}
+	edges, byEdge, err := c.readEdges(ctx)
+	if err != nil {
+		return err
+	}
+	var wanted []wantedHistogram
+	for i := range c.control.Regions {
+		r := &c.control.Regions[i]
+		into := map[Index]map[uint32]Figures{IndexSlot: bySlot, IndexFigures: places, IndexEdge: byEdge}[r.Index]
+		if len(into) == 0 || !r.counts() {
+			continue
+		}
+		read, err := c.readRecords(ctx, r, sorted(into))
+		if err != nil {
+			return err
+		}
+		for index, b := range read.of {
+			server := false
+			if e, known := edges[index]; known && r.Index == IndexEdge {
+				server = e.Key.Role == model.RoleServer
+			}
+			if b, err = c.consistent(ctx, r, index, b); err != nil {
+				return err
+			}
+			if b != nil {
+				wanted = c.add(into[index], r, index, b, server, wanted)
+			}
+		}
+	}
+	if err := c.readHistograms(ctx, wanted); err != nil {
+		return err
+	}
+	for i, one := range c.dictionary.Containers {
+		c.sample.Containers = append(c.sample.Containers, ContainerFigures{one, of[i]})
+	}
+	for _, index := range c.edges {
+		e := edges[index]
+		e.Figures = byEdge[index]
+		c.sample.Edges = append(c.sample.Edges, *e)
+	}
+	return nil
+}
+
+// counts reports whether a region has metrics.
+func (r *Region) counts() bool {
+	return slices.ContainsFunc(r.Fields, func(f Field) bool { return f.Metric >= 0 })
+}
+
+// field is one by its role, or with a name by that; nil if there is none.
+func (r *Region) field(role Role, name string) *Field {
+	for i := range r.Fields {
+		if f := &r.Fields[i]; f.Role == role && (name == "" || f.Name == name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// directory is the region that says which records of an index have an owner.
+func (c *Collector) directory(of Index) (*Region, *Field) {
+	for i := range c.control.Regions {
+		if r := &c.control.Regions[i]; r.Index == of {
+			if f := r.field(RoleOwner, ""); f != nil {
+				return r, f
+			}
+		}
+	}
+	return nil, nil
+}
+
+// slots are those of the control groups of known containers.
+func (c *Collector) slots(ctx context.Context) (map[uint32]int, error) {
+	r, owner := c.directory(IndexSlot)
+	found := map[uint32]int{}
+	if r == nil {
+		return found, nil
+	}
+	if r.Bytes() > maxReading {
+		return nil, fmt.Errorf("reading the region %s: %w: %d bytes", r.Name, ErrDamaged, r.Bytes())
+	}
+	all := make([]byte, r.Bytes())
+	if err := c.read(ctx, r.ID, 0, all); err != nil {
+		return nil, fmt.Errorf("reading the region %s: %w", r.Name, err)
+	}
+	for slot := range r.Records {
+		id := owner.number(all[slot*r.RecordBytes:], 0)
+		if container, known := c.dictionary.Groups[model.CgroupID(id)]; known && id != 0 {
+			found[slot] = container
+		}
+	}
+	return found, nil
+}
+
+// readEdges finds the edges that there are, and reads who they are.
+func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map[uint32]Figures, error) {
+	found, figures := map[uint32]*EdgeFigures{}, map[uint32]Figures{}
+	r, owner := c.directory(IndexEdge)
+	if r == nil {
+		return found, figures, nil
+	}
+	look := c.edges
+	if c.turn%scanEvery == 0 {
+		if r.Bytes() > maxReading {
+			return nil, nil, fmt.Errorf("reading the region %s: %w: %d bytes", r.Name, ErrDamaged, r.Bytes())
+		}
+		look = make([]uint32, r.Records)
+		for i := range look {
+			look[i] = uint32(i)
+		}
+	}
+	c.turn++
+	read, err := c.readRecords(ctx, r, look)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.edges = nil
+	for _, index := range look {
+		b := read.of[index]
+		if owner.number(b, 0) == 0 {
+			continue
+		}
+		c.edges = append(c.edges, index)
+		e := &EdgeFigures{Index: index, Key: r.edgeKey(b)}
+		if f := r.field(RoleGeneration, ""); f != nil {
+			e.Generation = uint32(f.number(b, 0))
+		}
+		found[index], figures[index] = e, Figures{}
+	}
+	return found, figures, nil
+}
+
+func (r *Region) edgeKey(b []byte) (k EdgeKey) {
+	number := func(name string) uint64 {
+		if f := r.field(RoleKey, "key."+name); f != nil {
+			return f.number(b, 0)
+		}
+		return 0
+	}
+	address := func(name string) netip.Addr {
+		if f := r.field(RoleKey, "key."+name); f != nil && f.Type == TypeAddress {
+			return netip.AddrFrom16([16]byte(b[f.Offset:])).Unmap()
+		}
+		return netip.Addr{}
+	}
+	name := func(name string) string {
+		if f := r.field(RoleKey, "key."+name); f != nil && f.Type == TypeText {
+			return textOf(b[f.Offset : f.Offset+uint32(f.Count)])
+		}
+		return ""
+	}
+	k = EdgeKey{Owner: model.CgroupID(number("owner")), Peer: model.CgroupID(number("peer")), Role: model.Role(number("role")),
+		Transport: model.Transport(number("transport")), Others: number("others") != 0,
+		Service: netip.AddrPortFrom(address("service"), uint16(number("port"))), Client: address("client"),
+		Process: name("process"), PeerProcess: name("peer_process")}
+	if k.Client == netip.IPv6Unspecified() {
+		k.Client = netip.Addr{}
+	}
+	return k
+}
+
+// consistent is a record whose head and tail are equal, nil where its owner is gone.
+func (c *Collector) consistent(ctx context.Context, r *Region, index uint32, b []byte) ([]byte, error) {
+	head, tail := r.field(RoleHead, ""), r.field(RoleTail, "")
+	if head == nil || tail == nil {
+		return b, nil
+	}
+	for range attempts {
+		if head.number(b, 0) == tail.number(b, 0) {
+			return b, nil
+		}
+		read, err := c.readRecords(ctx, r, []uint32{index})
+		if err != nil {
+			return nil, err
+		}
+		b = read.of[index]
+	}
+	return nil, fmt.Errorf("reading the region %s: %w: index %d", r.Name, ErrBusy, index)
+}
+
+type wantedHistogram struct {
+	key  histogramKey
+	sum  uint64
+	into *Figure
+	r    *Region
+}
+
+// add adds the numbers of one index, of all of its lanes, to figures. It answers the histograms that they are sums of.
+func (c *Collector) add(figures Figures, r *Region, index uint32, b []byte, server bool,
+	wanted []wantedHistogram) []wantedHistogram {
+	known := ^uint32(0)
+	if f := r.field(RoleKnown, ""); f != nil {
+		known = uint32(f.number(b, 0)) & c.control.TrustedFigures
+	}
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		metric := f.Metric
+		if server {
+			metric = f.ServerMetric
+		}
+		if metric < 0 || known&f.Mask != f.Mask {
+			continue
+		}
+		var n uint64
+		for lane := range r.Lanes {
+			n += f.number(b[lane*r.RecordBytes:], 0)
+		}
+		m := &c.control.Metrics[metric]
+		to := figures[m.Series()]
+		if to == nil {
+			to = &Figure{Metric: m}
+			figures[m.Series()] = to
+		}
+		switch f.Role {
+		case RoleCounter, RoleGauge:
+			to.Count += n
+		case RoleSum:
+			to.Count += n
+			to.sum = true
+			at, pool := index, c.region(f.Refers)
+			if f.Via != None && uint64(f.Via)+4 <= uint64(len(b)) {
+				at = binary.LittleEndian.Uint32(b[f.Via:])
+			}
+			if pool == nil || f.Via != None && at == 0 {
+				continue
+			}
+			wanted = append(wanted, wantedHistogram{histogramKey{pool.ID, at}, n, to, pool})
+		default:
+			delete(figures, m.Series())
+		}
+	}
+	return wanted
+}
+
+func (c *Collector) region(id uint32) *Region {
+	for i := range c.control.Regions {
+		if c.control.Regions[i].ID == id {
+			return &c.control.Regions[i]
+		}
+	}
+	return nil
+}
+
+// readHistograms reads those whose sums have changed, and adds all to their figures.
+func (c *Collector) readHistograms(ctx context.Context, wanted []wantedHistogram) error {
+	changed := map[*Region][]uint32{}
+	for _, w := range wanted {
+		if state, known := c.histograms[w.key]; !known || state.sum != w.sum {
+			changed[w.r] = append(changed[w.r], w.key.index)
+		}
+	}
+	read := map[uint32]records{}
+	for r, indexes := range changed {
+		slices.Sort(indexes)
+		got, err := c.readRecords(ctx, r, slices.Compact(indexes))
+		if err != nil {
+			return err
+		}
+		read[r.ID] = got
+	}
+	for _, w := range wanted {
+		state, known := c.histograms[w.key]
+		if !known || state.sum != w.sum {
+			cells := w.r.field(RoleCells, "")
+			if cells == nil || cells.Count != model.HistogramCells || cells.Type != TypeU64 {
+				continue // a histogram of a kind that this program does not know
+			}
+			state = histogramState{w.sum, model.HistogramOfCells(cells.sum(w.r, read[w.r.ID].of[w.key.index]), w.sum)}
+			c.histograms[w.key] = state
+		}
+		if w.into.Histogram == nil {
+			w.into.Histogram = state.histogram
+			continue
+		}
+		sum := w.into.Histogram.Clone()
+		sum.Merge(state.histogram)
+		w.into.Histogram = sum
+	}
+	return nil
+}
+
+// sum adds the values of a field up over the lanes of an index.
+func (f *Field) sum(r *Region, b []byte) []uint64 {
+	all := make([]uint64, f.Count)
+	for lane := range r.Lanes {
+		for i := range all {
+			all[i] += f.number(b[lane*r.RecordBytes:], i)
+		}
+	}
+	return all
+}
+
+// number is the value with number i of a field; 0 where its type has none.
+func (f *Field) number(record []byte, i int) uint64 {
+	at := int(f.Offset) + i*f.Type.size()
+	switch f.Type {
+	case TypeU64, TypeS64:
+		return binary.LittleEndian.Uint64(record[at:])
+	case TypeU32:
+		return uint64(binary.LittleEndian.Uint32(record[at:]))
+	case TypeU16:
+		return uint64(binary.LittleEndian.Uint16(record[at:]))
+	case TypeU8:
+		return uint64(record[at])
+	}
+	return 0
+}
+
+func sorted(of map[uint32]Figures) []uint32 {
+	all := make([]uint32, 0, len(of))
+	for index := range of {
+		all = append(all, index)
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,93 @@
+package region
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Read is one part of a region: bytes of region from Offset on, as many as Into has. Both are multiples of 8.
+type Read struct {
+	Region uint32
+	Offset uint64
+	Into   []byte
+}
+
+// Reader carries reads to a host. Each is made upwards, a word of 8 bytes at a time. It is for one goroutine at a time.
+type Reader interface {
+	// Read reads one part.
+	Read(ctx context.Context, region uint32, offset uint64, into []byte) error
+	// ReadAll reads several in their order.
+	ReadAll(ctx context.Context, reads []Read) error
+}
+
+// Errors of a Reader.
+var (
+	// ErrBounds: outside the region, or no multiple of 8.
+	ErrBounds = errors.New("outside the region")
+	// ErrGone: there is no such region any more.
+	ErrGone = errors.New("there is no such region")
+	// ErrRefused: the host does not let this reader read.
+	ErrRefused = errors.New("refused")
+)
+
+// attempts bounds how often a region is read that changes meanwhile.
+const attempts = 10
+
+// ReadControl reads the control region.
+func ReadControl(ctx context.Context, r Reader) (*Control, error) {
+	first := make([]byte, headerBytes)
+	for range attempts {
+		if err := r.Read(ctx, ControlID, 0, first); err != nil {
+			return nil, fmt.Errorf("reading the control region: %w", err)
+		}
+		h, err := decodeHeader(first)
+		if err != nil {
+			return nil, err
+		}
+		body, whole, err := readWhole(ctx, r, ControlID, h.UsedBytes, h.RegionBytes, usedOffset)
+		if err != nil {
+			return nil, fmt.Errorf("reading the control region: %w", err)
+		}
+		if whole {
+			return DecodeControl(body)
+		}
+	}
+	return nil, fmt.Errorf("reading the control region: %w", ErrBusy)
+}
+
+// ReadDictionary reads the dictionary.
+func ReadDictionary(ctx context.Context, r Reader) (*Dictionary, error) {
+	first := make([]byte, dictionaryHeaderBytes)
+	for range attempts {
+		if err := r.Read(ctx, DictionaryID, 0, first); err != nil {
+			return nil, fmt.Errorf("reading the dictionary: %w", err)
+		}
+		h, err := decodeDictionaryHeader(first)
+		if err != nil {
+			return nil, err
+		}
+		body, whole, err := readWhole(ctx, r, DictionaryID, h.UsedBytes, h.RegionBytes, dictionaryUsedOffset)
+		if err != nil {
+			return nil, fmt.Errorf("reading the dictionary: %w", err)
+		}
+		if whole {
+			return DecodeDictionary(body)
+		}
+	}
+	return nil, fmt.Errorf("reading the dictionary: %w", ErrBusy)
+}
+
+// readWhole reads what is used of a region, and then its tail. whole is false where it changed meanwhile.
+func readWhole(ctx context.Context, r Reader, id, used, size uint32, usedOffset int) (body []byte, whole bool, err error) {
+	if used%8 != 0 {
+		return nil, false, fmt.Errorf("%w: %d bytes are used, want a multiple of 8", ErrDamaged, used)
+	}
+	body, tail := make([]byte, used), make([]byte, 8)
+	if err := r.ReadAll(ctx, []Read{{id, 0, body}, {id, uint64(size) - 8, tail}}); err != nil {
+		return nil, false, err
+	}
+	same := [8]byte(body[generationOffset:]) == [8]byte(tail) && binary.LittleEndian.Uint32(body[usedOffset:]) == used
+	return body, same, nil
+}

@@ -1,0 +1,173 @@
+package tcp
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"outsight/internal/region"
+)
+
+// Client reads regions of a host over TCP. It is a region.Reader. After an error that is none of a single read
+// (region.ErrGone, region.ErrBounds) it is of no more use.
+type Client struct {
+	conn      net.Conn
+	key       region.Key
+	challenge [challengeBytes]byte
+	sequence  uint64
+	buffer    []byte
+}
+
+// Dial connects to a Server at address.
+func Dial(ctx context.Context, address string, key region.Key) (*Client, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the regions of %s: %w", address, err)
+	}
+	c := &Client{conn: conn, key: key}
+	if err := c.within(ctx, c.greet); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connecting to the regions of %s: %w", address, err)
+	}
+	return c, nil
+}
+
+func (c *Client) greet() error {
+	var b [helloBytes]byte
+	if _, err := io.ReadFull(c.conn, b[:]); err != nil {
+		// An address that is not allowed, and one connection too many, are closed without a word.
+		return fmt.Errorf("%w: the host closed the connection: %w", region.ErrRefused, err)
+	}
+	if [8]byte(b[:]) != helloMagic {
+		return fmt.Errorf("%w: it begins with %q", region.ErrNotRegion, b[:8])
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
+		return fmt.Errorf("%w: version %d, want %d", region.ErrVersion, v, version)
+	}
+	c.challenge = [challengeBytes]byte(b[16:])
+	return nil
+}
+
+// within does something before the deadline of ctx, and ends it when ctx ends.
+func (c *Client) within(ctx context.Context, do func() error) error {
+	deadline, _ := ctx.Deadline()
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	err := do()
+	stop()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// Read implements region.Reader.
+func (c *Client) Read(ctx context.Context, id uint32, offset uint64, into []byte) error {
+	return c.ReadAll(ctx, []region.Read{{Region: id, Offset: offset, Into: into}})
+}
+
+// ReadAll implements region.Reader: in as few messages as their bounds allow.
+func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
+	return c.within(ctx, func() error {
+		for len(reads) > 0 {
+			var part []region.Read
+			part, reads = split(reads)
+			if err := c.exchange(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// split is what one message takes of reads, and the rest.
+func split(reads []region.Read) (part, rest []region.Read) {
+	room := MaxBytes
+	for i, r := range reads {
+		if i == MaxReads || room == 0 {
+			return part, reads[i:]
+		}
+		if len(r.Into) > room {
+			rest = append([]region.Read{{Region: r.Region, Offset: r.Offset + uint64(room), Into: r.Into[room:]}},
+				reads[i+1:]...)
+			r.Into = r.Into[:room]
+			return append(part, r), rest
+		}
+		room -= len(r.Into)
+		part = append(part, r)
+	}
+	return part, nil
+}
+
+func (c *Client) exchange(reads []region.Read) error {
+	c.sequence++
+	q := request{key: c.key.ID, sequence: c.sequence}
+	if _, err := rand.Read(q.nonce[:]); err != nil {
+		return err
+	}
+	var length uint32
+	for _, r := range reads {
+		q.reads = append(q.reads, wanted{r.Region, uint32(len(r.Into)), r.Offset})
+		length += uint32(len(r.Into))
+	}
+	b := q.append(nil)
+	if _, err := c.conn.Write(append(b, mac(c.key.Secret, "request", c.challenge[:], b)...)); err != nil {
+		return gone(err)
+	}
+	head := make([]byte, replyBytes)
+	if _, err := io.ReadFull(c.conn, head); err != nil {
+		return gone(err)
+	}
+	r, err := parseReply(head)
+	if err != nil {
+		return fmt.Errorf("%w: a reply begins with %q", region.ErrDamaged, head[:4])
+	}
+	if r.status == statusOK && r.length != length || r.status != statusOK && r.length != 0 {
+		return fmt.Errorf("%w: a reply of %d bytes, want %d", region.ErrDamaged, r.length, length)
+	}
+	size := int(r.length) + macBytes
+	if cap(c.buffer) < size {
+		c.buffer = make([]byte, size)
+	}
+	body := c.buffer[:size]
+	if _, err := io.ReadFull(c.conn, body); err != nil {
+		return gone(err)
+	}
+	data, got := body[:r.length], body[r.length:]
+	if r.status == statusKey || r.status == statusMalformed {
+		return r.status.err(r.read) // the host cannot say this with a key
+	}
+	if r.sequence != c.sequence || !hmac.Equal(got, mac(c.key.Secret, "reply", c.challenge[:], q.nonce[:], head, data)) {
+		return fmt.Errorf("%w: the reply is not from a host that has the key", region.ErrRefused)
+	}
+	if err := r.status.err(r.read); err != nil {
+		return err
+	}
+	for _, one := range reads {
+		data = data[copy(one.Into, data):]
+	}
+	return nil
+}
+
+// gone is an error of a connection that had been there.
+func gone(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", region.ErrGone, err)
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }

@@ -1,0 +1,265 @@
+package tcp
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"outsight/internal/model"
+	"outsight/internal/region"
+)
+
+// Bounds of a Server.
+const (
+	maxConnections = 64
+	// BytesPerSecond is what one connection may read, with as much at once, and MessagesPerSecond how many messages.
+	BytesPerSecond    = 64 << 20
+	MessagesPerSecond = 1000
+	// firstWait is for how long a connection may be silent before its first message, idleWait before a later one, and
+	// messageWait how long one message may take to come, or a reply to go.
+	firstWait   = 10 * time.Second
+	idleWait    = 5 * time.Minute
+	messageWait = 10 * time.Second
+)
+
+// Options of NewServer. The zero value works.
+type Options struct {
+	// Allow are the networks from which readers may come; none is all.
+	Allow  []netip.Prefix
+	Logger *slog.Logger
+	// BytesPerSecond is what one connection may read (default BytesPerSecond).
+	BytesPerSecond int
+}
+
+// Server answers reads of regions.
+type Server struct {
+	listener net.Listener
+	regions  map[uint32][]byte
+	keys     map[uint32][]byte
+	options  Options
+
+	connections atomic.Int64
+	// refused connections for their address, and for the bound; replies by their status.
+	foreign, crowded atomic.Uint64
+	replies          [statuses]atomic.Uint64
+}
+
+// NewServer serves regions, by their ids the memory of each, which begins at a multiple of 8, to who has one of the keys.
+func NewServer(l net.Listener, regions map[uint32][]byte, keys []region.Key, o Options) *Server {
+	s := &Server{listener: l, regions: regions, keys: make(map[uint32][]byte, len(keys)), options: o}
+	for _, k := range keys {
+		s.keys[k.ID] = k.Secret
+	}
+	if s.options.Logger == nil {
+		s.options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if s.options.BytesPerSecond == 0 {
+		s.options.BytesPerSecond = BytesPerSecond
+	}
+	return s
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer context.AfterFunc(ctx, func() { s.listener.Close() })()
+	for {
+		c, err := s.listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accepting a reader of regions: %w", err)
+		}
+		if !s.allowed(c.RemoteAddr()) {
+			s.foreign.Add(1)
+			c.Close()
+			continue
+		}
+		if s.connections.Add(1) > maxConnections {
+			s.connections.Add(-1)
+			s.crowded.Add(1)
+			c.Close()
+			continue
+		}
+		running.Go(func() {
+			defer s.connections.Add(-1)
+			defer c.Close()
+			defer context.AfterFunc(ctx, func() { c.Close() })()
+			if err := s.serve(c); err != nil && !errors.Is(err, io.EOF) {
+				s.options.Logger.Debug("a reader of regions is gone", "address", c.RemoteAddr(), "error", err)
+			}
+		})
+	}
+}
+
+func (s *Server) allowed(a net.Addr) bool {
+	if len(s.options.Allow) == 0 {
+		return true
+	}
+	from, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return false
+	}
+	for _, p := range s.options.Allow {
+		if p.Contains(from.Addr().Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// connection is what is known of one reader.
+type connection struct {
+	net.Conn
+	challenge [challengeBytes]byte
+	sequence  uint64
+	bytes     *rate.Limiter
+	messages  *rate.Limiter
+	// secret is the key of the last message that was authentic.
+	secret []byte
+	buffer []byte
+}
+
+func (s *Server) serve(c net.Conn) error {
+	r := &connection{Conn: c, bytes: rate.NewLimiter(rate.Limit(s.options.BytesPerSecond), max(s.options.BytesPerSecond,
+		MaxBytes)), messages: rate.NewLimiter(MessagesPerSecond, MessagesPerSecond)}
+	if _, err := rand.Read(r.challenge[:]); err != nil {
+		return err
+	}
+	hello := binary.LittleEndian.AppendUint32(helloMagic[:], version)
+	hello = append(binary.LittleEndian.AppendUint32(hello, 0), r.challenge[:]...)
+	if err := r.write(hello); err != nil {
+		return err
+	}
+	for wait := firstWait; ; wait = idleWait {
+		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return err
+		}
+		on, err := s.answer(r)
+		if err != nil || !on {
+			return err
+		}
+	}
+}
+
+// answer reads one message and answers it. on is false where no other one is to be read.
+func (s *Server) answer(c *connection) (on bool, err error) {
+	var b [requestBytes + MaxReads*readBytes + macBytes]byte
+	if _, err := io.ReadFull(c, b[:1]); err != nil {
+		return false, err
+	}
+	if err := c.SetReadDeadline(time.Now().Add(messageWait)); err != nil {
+		return false, err
+	}
+	if _, err := io.ReadFull(c, b[1:requestBytes]); err != nil {
+		return false, err
+	}
+	n, err := parseCount(b[:])
+	if err != nil {
+		return false, s.refuse(c, nil, reply{status: statusMalformed})
+	}
+	end := requestBytes + n*readBytes
+	if _, err := io.ReadFull(c, b[requestBytes:end+macBytes]); err != nil {
+		return false, err
+	}
+	q, err := parseRequest(b[:end])
+	if err != nil {
+		return false, s.refuse(c, nil, reply{status: statusMalformed})
+	}
+	secret, known := s.keys[q.key]
+	if want := mac(secret, "request", c.challenge[:], b[:end]); !known || !hmac.Equal(want, b[end:end+macBytes]) ||
+		q.sequence != c.sequence+1 {
+		return false, s.refuse(c, nil, reply{status: statusKey, sequence: q.sequence})
+	}
+	c.sequence, c.secret = q.sequence, secret
+	return true, s.read(c, &q)
+}
+
+// read answers an authentic request.
+func (s *Server) read(c *connection, q *request) error {
+	r := reply{sequence: q.sequence}
+	for _, w := range q.reads {
+		r.length += w.length
+	}
+	if now := time.Now(); !c.messages.AllowN(now, 1) || !c.bytes.AllowN(now, int(r.length)) {
+		return s.refuse(c, q, reply{status: statusRate, sequence: q.sequence})
+	}
+	size := replyBytes + int(r.length) + macBytes
+	if cap(c.buffer) < size {
+		c.buffer = make([]byte, 0, size)
+	}
+	b := r.append(c.buffer[:0])
+	for i, w := range q.reads {
+		memory, known := s.regions[w.region]
+		if !known {
+			return s.refuse(c, q, reply{status: statusRegion, sequence: q.sequence, read: uint32(i)})
+		}
+		part, err := region.Part(memory, w.offset, int(w.length))
+		if err != nil {
+			return s.refuse(c, q, reply{status: statusBounds, sequence: q.sequence, read: uint32(i)})
+		}
+		at := len(b)
+		b = b[:at+len(part)]
+		if err := region.Copy(b[at:], part); err != nil {
+			return err
+		}
+	}
+	s.replies[statusOK].Add(1)
+	return c.write(append(b, mac(c.secret, "reply", c.challenge[:], q.nonce[:], b)...))
+}
+
+// refuse answers without data; q is nil where the request was not authentic: the reply is not, either.
+func (s *Server) refuse(c *connection, q *request, r reply) error {
+	s.replies[r.status].Add(1)
+	b := r.append(nil)
+	if q == nil {
+		return c.write(append(b, make([]byte, macBytes)...))
+	}
+	return c.write(append(b, mac(c.secret, "reply", c.challenge[:], q.nonce[:], b)...))
+}
+
+func (c *connection) write(b []byte) error {
+	if err := c.SetWriteDeadline(time.Now().Add(messageWait)); err != nil {
+		return err
+	}
+	_, err := c.Write(b)
+	return err
+}
+
+// Features are none of its own.
+func (s *Server) Features() []model.Feature { return nil }
+
+// Drops tells what was refused, by the reason.
+func (s *Server) Drops() []model.Drop {
+	all := []model.Drop{
+		{Name: "region/tcp/address", Count: s.foreign.Load()},
+		{Name: "region/tcp/connections", Count: s.crowded.Load(), Capacity: maxConnections,
+			Used: uint64(s.connections.Load())},
+	}
+	for i := statusOK + 1; i < statuses; i++ {
+		all = append(all, model.Drop{Name: "region/tcp/" + statusNames[i], Count: s.replies[i].Load()})
+	}
+	return all
+}
+
+// Close ends it.
+func (s *Server) Close() error {
+	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
