@@ -68,6 +68,7 @@ var allowed = map[string]map[string]string{
 	"internal/container": {
 		"internal/model": "identities are values of the model",
 	},
+	"sdk/go": {},
 	"internal/appmetrics": {
 		"internal/model": "metrics are values of the model",
 	},
