@@ -178,7 +178,7 @@ func (j *placed) compare(to placement, runs []cluster.Run) (line []string, rows 
 		{what: name + ": completion", value: median(took), unit: "s", low: quartile(took, 1), high: quartile(took, 3)},
 	}
 	return []string{to.name, fmt.Sprint(f.HostsInUse), megabytes(predicted), megabytes(median(payload)),
-		fmt.Sprintf("%+.2f %%", off), megabytes(median(wire)), fmt.Sprintf("%.2f s", median(took))}, rows
+		fmt.Sprintf("%.2f %%", math.Abs(off)), megabytes(median(wire)), fmt.Sprintf("%.2f s", median(took))}, rows
 }
 
 func megabytes(n float64) string { return fmt.Sprintf("%.2f MB", n/1e6) }
