@@ -213,6 +213,10 @@ bench-disk: ## what is counted of disks against fio, percentiles against single 
 bench-place: ## how long placements take to find and what they cost, beside default spreading, a genetic algorithm and the best; rewrites docs/place.md (2 minutes)
 	@go run ./bench -only place -docs docs
 
+.PHONY: bench-incast
+bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, beside paper 004 and a real shaped link; rewrites docs/incast.md (root; a minute)
+	@$(SUDO) env "PATH=$$PATH" go run ./bench -only incast -docs docs
+
 .PHONY: bench-netprobe
 bench-netprobe: ## packets not seen of containers that send at once, beside tcpdump, and the time to the first delay; rewrites docs/netprobe.md (root; 3 minutes)
 	@scripts/install bench
