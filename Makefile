@@ -219,6 +219,10 @@ bench-placement: ## two jobs of a data cluster on placements that are deployed, 
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
 
+.PHONY: bench-incast
+bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, beside paper 004 and a real shaped link; rewrites docs/incast.md (root; a minute)
+	@$(SUDO) env "PATH=$$PATH" go run ./bench -only incast -docs docs
+
 .PHONY: bench-netprobe
 bench-netprobe: ## packets not seen of containers that send at once, beside tcpdump, and the time to the first delay; rewrites docs/netprobe.md (root; 3 minutes)
 	@scripts/install bench
