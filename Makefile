@@ -213,6 +213,12 @@ bench-disk: ## what is counted of disks against fio, percentiles against single 
 bench-place: ## how long placements take to find and what they cost, beside default spreading, a genetic algorithm and the best; rewrites docs/place.md (2 minutes)
 	@go run ./bench -only place -docs docs
 
+.PHONY: bench-placement
+bench-placement: ## two jobs of a data cluster on placements that are deployed, prediction beside interfaces' counters; rewrites docs/place.md (root; 3 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
+
 .PHONY: bench-netprobe
 bench-netprobe: ## packets not seen of containers that send at once, beside tcpdump, and the time to the first delay; rewrites docs/netprobe.md (root; 3 minutes)
 	@scripts/install bench

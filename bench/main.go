@@ -39,13 +39,13 @@ func main() {
 	flag.DurationVar(&options.run, "run", 3*time.Second, "length of one iperf3 run")
 	flag.DurationVar(&options.events, "events", time.Minute, "length of the run at the highest rate of events")
 	flag.StringVar(&options.docs, "docs", "",
-		"directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
+		"directory with accuracy.md, overhead.md, recorder.md, server.md and others, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second,
 		"length of each of the two longest measurements of the recorder; the others follow it")
 	flag.Float64Var(&options.churn, "churn", benchChurn, "share of the edges that ends each minute, in the rows with churn")
 	only := flag.String("only", "throughput,agent,known,programs",
-		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, frames, fleet, memory, disk, counters, kernels, whole, netprobe, place")
+		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, frames, fleet, memory, disk, counters, kernels, whole, netprobe, place, placement-run, appmetrics")
 	fleet := flag.String("fleet", "1000,2500,5000,7500,10000", "numbers of agents of the part fleet")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
@@ -104,6 +104,8 @@ var parts = []part{
 	{"whole", measureWhole},
 	{"netprobe", measureNetprobe},
 	{"place", measurePlace},
+	{"appmetrics", measureAppmetrics},
+	{"placement-run", measurePlacement},
 }
 
 // costParts are those of docs/cost.md, which are measured together.

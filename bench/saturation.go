@@ -18,12 +18,13 @@ import (
 const (
 	// saturationLook is how long the shop is watched at a rate, in so many stretches, and saturationStep how much more than
 	// the last one the next rate is.
-	saturationLook, saturationStretches = 20 * time.Second, 2
+	saturationLook, saturationStretches = 20 * time.Second, 4
 	saturationStep                      = 1.15
 	// saturated is the share of what is asked for below which the shop no longer keeps up.
 	saturated = 0.97
-	// saturationBudget is in percent.
+	// The budgets are in percent.
 	saturationBudget = 10
+	latencyBudget    = 20
 )
 
 // measureSaturation compares the rate at which the demo shop is said to saturate with the greatest
@@ -61,6 +62,7 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 	}
 	var guesses []guess
 	var history predict.History
+	var told []toldLatency
 	greatest := 0.0
 	for rate := 100.0; ; rate *= saturationStep {
 		if err := shop.SetRate(ctx, rate); err != nil {
@@ -92,6 +94,24 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		line, err := history.Predict(predict.Scenario{Times: 1})
 		if err != nil {
 			return nil, err
+		}
+		for i := range told {
+			if t := &told[i]; t.at == rate && len(a.Entries) > 0 && a.Entries[0].P99 != nil {
+				t.seen = float64(*a.Entries[0].P99)
+			}
+		}
+		for _, steps := range []int{3, 5} { // 1.5 and 2.0 times
+			at := rate
+			for range steps {
+				at *= saturationStep
+			}
+			ahead, err := history.Predict(predict.Scenario{Rate: at})
+			if err != nil {
+				return nil, err
+			}
+			if len(ahead.Entries) > 0 && ahead.Entries[0].Then != nil {
+				told = append(told, toldLatency{at: at, times: at / rate, entry: ahead.Entries[0]})
+			}
 		}
 		if a.SaturationRate != nil {
 			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name, line})
@@ -129,7 +149,38 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 			detail: fmt.Sprintf("said %.0f/s (%.0f to %.0f) by %s of %d stretches", g.line.Limit.Value, g.line.Limit.Low, high,
 				g.line.LimitedBy, g.line.Stretches)})
 	}
-	return rows, nil
+	return append(rows, latenciesAhead(told, greatest)...), nil
+}
+
+// toldLatency is what was told of the 99th percentile at a rate, which is times the greatest until then, and what was seen.
+type toldLatency struct {
+	at, times, seen float64
+	entry           predict.Entry
+}
+
+// latenciesAhead compares what was told with what was seen, at up to 80 % of the greatest rate and beyond.
+func latenciesAhead(told []toldLatency, greatest float64) (rows []row) {
+	for _, t := range told {
+		if t.seen == 0 || t.at > greatest {
+			continue // it was not tried, or not served
+		}
+		p99 := t.entry.Then.P99
+		bounds := "without an upper bound"
+		within := t.seen >= p99.Low
+		if p99.High != nil {
+			bounds = fmt.Sprintf("to %.2f", 1e3**p99.High)
+			within = within && t.seen <= *p99.High
+		}
+		r := row{what: fmt.Sprintf("demo: p99 at %.0f %% of the greatest rate, told at %.1f times less load", 100*t.at/greatest, t.times),
+			value: 100 * math.Abs(p99.Value/t.seen-1), unit: "% off",
+			detail: fmt.Sprintf("said %.2f ms (%.2f %s) by %s, seen %.2f ms, within: %v", 1e3*p99.Value, 1e3*p99.Low, bounds,
+				t.entry.Model, 1e3*t.seen, within)}
+		if t.at <= 0.8*greatest {
+			r.budget = latencyBudget
+		}
+		rows = append(rows, r)
+	}
+	return rows
 }
 
 // analysed is the analysis of what lies between two frames of this host.

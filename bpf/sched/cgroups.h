@@ -82,6 +82,7 @@ enum cgroup_event_kind {
 	CGROUP_REMOVED = 2,
 	TASK_ATTACHED = 3,
 	OOM_KILL = 4, /* path is the name of the process; sent by reclaim.bpf.c */
+	METRICS_FILE = 5, /* path is "outsight:" and a descriptor; sent by appmetrics.bpf.c */
 };
 
 #define CGROUP_PATH_BYTES 256

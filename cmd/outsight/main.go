@@ -98,8 +98,9 @@ what each costs, who talks to whom, how much and how slowly.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().String("log", "info", "what to log: debug, info, warn or error")
 	commands := []*cobra.Command{
-		newUp(), newTop(), newMap(), newMatrix(), newPath(), newPlace(), newWhatif(), newRecord(), newReport(), newExport(),
-		newProbe(), newCollect(), newReflector(), newDoctor(), newDemo(), newAgent(), newServer(), newVersion(), newDemoService(),
+		newUp(), newTop(), newMap(), newMatrix(), newPath(), newPlace(), newWhatif(), newRunOut(), newRecord(), newReport(),
+		newExport(), newCollect(), newProbe(), newReflector(), newDoctor(), newDemo(), newAgent(), newServer(), newVersion(),
+		newDemoService(),
 	}
 	for _, c := range commands {
 		if c.Args == nil {

@@ -19,11 +19,13 @@ type placeOptions struct {
 	presets map[string]*bool
 	// weights are changes of the preset's, the others rules.
 	weights, together, apart, on, notOn, stay []string
-	rules                                     string
-	moves                                     int
-	headroom                                  float64
-	seed                                      uint64
-	label                                     string
+	// move are steps that were chosen.
+	move     []string
+	rules    string
+	moves    int
+	headroom float64
+	seed     uint64
+	label    string
 }
 
 func newPlace() *cobra.Command {
@@ -38,7 +40,8 @@ peaks. The answer is a list of moves, those that gain most first. Nothing is mov
 		Example: `  outsight place --server http://127.0.0.1:8470 --from now-1h
   outsight place --server http://127.0.0.1:8470 --fewest-hosts --apart 'shop/db-*' --stay legacy
   outsight place --server http://127.0.0.1:8470 --least-traffic --moves 3 --output kubernetes > patches.yaml
-  outsight place --server http://127.0.0.1:8470 --rules rules.yaml --weight traffic=2 --weight moves=0`,
+  outsight place --server http://127.0.0.1:8470 --rules rules.yaml --weight traffic=2 --weight moves=0
+  outsight place --server http://127.0.0.1:8470 --move cart=host-2 --move db=host-1`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			query, err := o.query()
 			if err != nil {
@@ -72,6 +75,8 @@ peaks. The answer is a list of moves, those that gain most first. Nothing is mov
 	flags.StringArrayVar(&o.on, "on", nil, "hosts that a container may be on, as in db=host-1,host-2; may be repeated")
 	flags.StringArrayVar(&o.notOn, "not-on", nil, "hosts that a container may not be on, as in db=host-1; may be repeated")
 	flags.StringArrayVar(&o.stay, "stay", nil, "container that does not move; may be repeated")
+	flags.StringArrayVar(&o.move, "move", nil, "step to measure instead of a search, as in cart=host-2, or cart=host-2,db=host-1 "+
+		"at once; may be repeated")
 	flags.StringVar(&o.rules, "rules", "", "file with rules in YAML: together, apart, on, not_on and stay")
 	flags.IntVar(&o.moves, "moves", 0, "most steps (default: all that gain)")
 	flags.Float64Var(&o.headroom, "headroom", place.DefaultHeadroom, "share of each host that is left free, 0 to 0.9")
@@ -104,7 +109,7 @@ func (o *placeOptions) query() (url.Values, error) {
 		return nil, usagef("%v", err)
 	}
 	query := url.Values{"format": {o.output}, "preset": {preset}, "weight": o.weights, "together": o.together,
-		"apart": o.apart, "on": o.on, "not_on": o.notOn, "stay": o.stay, "pod_label": {o.label},
+		"apart": o.apart, "on": o.on, "not_on": o.notOn, "stay": o.stay, "move": o.move, "pod_label": {o.label},
 		"moves": {strconv.Itoa(o.moves)}, "headroom": {strconv.FormatFloat(o.headroom, 'g', -1, 64)},
 		"seed": {strconv.FormatUint(o.seed, 10)}}
 	return query, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,6 +100,10 @@ func (f *remoteFlags) ask(ctx context.Context, path string, query url.Values, bo
 	defer reply.Body.Close()
 	if reply.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(reply.Body, maxRefusal))
+		var told struct{ Error string }
+		if json.Unmarshal(text, &told) == nil && told.Error != "" {
+			return fmt.Errorf("the server answers %s: %s", reply.Status, told.Error)
+		}
 		return fmt.Errorf("the server answers %s: %s", reply.Status, strings.TrimSpace(string(text)))
 	}
 	if _, err := io.Copy(out, reply.Body); err != nil {

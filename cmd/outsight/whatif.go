@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -28,26 +29,29 @@ type whatifAnswer struct {
 
 func newWhatif() *cobra.Command {
 	var load, output string
-	var replicas, quota []string
+	var replicas, quota, move, down []string
 	remote := remoteFlags{outputs: []string{"text", "json"}}
 	c := &cobra.Command{
 		Use:   "whatif",
-		Short: "What would be used up if more requests came, or containers were others",
+		Short: "What would be used up, and how long requests would take, if more came or containers were others",
 		Long: `Show how full each container and each host's CPUs would be at another load, with more replicas or another
 CPU quota, and which is used up first. What each takes without requests and for each of them is learnt from the past, at
 the rates that there were; each number has the bounds between which the truth is in nine of ten cases, if all goes on as
-it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before. Asks a server or
+it did. How long requests would take at the entries follows from queues at what is used: of two models the one that was
+nearer on the window's own past is shown, with how far off it was. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before. Asks a server or
 outsight up.`,
 		Example: `  outsight whatif --load 2x
   outsight whatif --load 400/s --from now-6h
   outsight whatif --load 3x --replicas shop-cart:3 --quota shop-payment:2
+  outsight whatif --move shop-payment:host-2
+  outsight whatif --load 1.5x --down host-1
   outsight whatif --server https://outsight.example:8470 --load 2x --output json | jq .limit`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota}
+			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota, "move": move, "down": down}
 			var text bytes.Buffer
 			if err := remote.print(c.Context(), "whatif", query, &text); err != nil {
 				return err
@@ -70,6 +74,9 @@ outsight up.`,
 	c.Flags().StringVar(&load, "load", "1x", "requests at the entries: so many times the mean of the window, or as in 400/s")
 	c.Flags().StringArrayVar(&replicas, "replicas", nil, "how many containers of a name share its requests, as in cart:3")
 	c.Flags().StringArrayVar(&quota, "quota", nil, "how many cores each container of a name may use, as in cart:2")
+	c.Flags().StringArrayVar(&move, "move", nil, "to which host the containers of a name go, as in cart:host-2")
+	c.Flags().StringArrayVar(&down, "down", nil,
+		"host that is no more: replicas elsewhere get its requests, the rest is started where most cores are left")
 	return c
 }
 
@@ -82,23 +89,97 @@ func (a *whatifAnswer) write(out io.Writer) error {
 	fmt.Fprintf(out, "At %s (mean %s; learnt from %d stretches of %v at %s to %s)\n\n", rate(a.Rate), rate(a.MeanRate),
 		a.Stretches, time.Duration(a.StepSeconds*float64(time.Second)), rate(a.LeastRate), rate(a.GreatestRate))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RESOURCE\tNOW\tTHEN\t\tFULL AT\t\tOF\tWITHOUT REQUESTS\tPER REQUEST")
+	head := "RESOURCE\tNOW\tTHEN\t\tFULL AT\t\tOF\tWITHOUT REQUESTS\tPER REQUEST\n"
+	unknown, reasons := map[string][]string{}, []string(nil)
 	for i := range a.Resources {
 		r := &a.Resources[i]
 		if r.Unknown != "" {
-			fmt.Fprintf(w, "%s\t–\t–\t\t–\t\t\t\t%s\n", r.Name, r.Unknown)
+			if unknown[r.Unknown] == nil {
+				reasons = append(reasons, r.Unknown)
+			}
+			unknown[r.Unknown] = append(unknown[r.Unknown], r.Name)
 			continue
 		}
-		perRequest := graph.Seconds(*r.PerRequest)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.2f by %s\t%.3f cores\t%s\n", r.Name, share(r.Before.Value),
+		fmt.Fprint(w, head)
+		head = ""
+		perRequest, now := "–", "–"
+		if d := graph.Seconds(*r.PerRequest); d > 0 { // or it takes no more where more requests come
+			perRequest = graph.Duration(&d)
+		}
+		if r.Before != nil {
+			now = share(r.Before.Value)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.2f by %s\t%.3f cores\t%s\n", r.Name, now,
 			share(r.Utilisation.Value), bounds(r.Utilisation, share), limitText(r.Limit, rate), limitBounds(r.Limit, rate),
-			r.Parallel, r.ParallelBy, max(*r.Base, 0), graph.Duration(&perRequest))
+			r.Parallel, r.ParallelBy, max(*r.Base, 0), perRequest)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	for _, reason := range reasons {
+		fmt.Fprintf(out, "Not known of %s: %s.\n", strings.Join(unknown[reason], ", "), reason)
+	}
+	for i := range a.Resources {
+		if r := &a.Resources[i]; r.MovedFrom != "" {
+			fmt.Fprintf(out, "%s moves from %s to %s.\n", r.Name, r.MovedFrom, r.Host)
+		}
+	}
+	if err := a.writeEntries(out, rate); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintln(out, "\n"+a.verdict(rate))
 	return err
+}
+
+// writeEntries writes how long requests take at the entries.
+func (a *whatifAnswer) writeEntries(out io.Writer, rate func(float64) string) error {
+	if len(a.Entries) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ENTRY\tRATE\t\tNOW\tTHEN\t\tBY")
+	for i := range a.Entries {
+		e := &a.Entries[i]
+		switch {
+		case e.Saturated:
+			fmt.Fprintf(w, "%s\t%s\tp99\t%s\t–\ta resource is used up: the queue has no end\t\n", e.Name, rate(e.Rate),
+				latencyText(&e.Before.P99))
+			continue
+		case e.Then == nil:
+			fmt.Fprintf(w, "%s\t%s\t\t–\t–\t%s\t\n", e.Name, rate(e.Rate), e.Unknown)
+			continue
+		}
+		name, of, by := e.Name, rate(e.Rate), how(e)
+		for _, q := range []struct {
+			name         string
+			before, then *predict.Interval
+		}{{"p50", &e.Before.P50, &e.Then.P50}, {"p95", &e.Before.P95, &e.Then.P95}, {"p99", &e.Before.P99, &e.Then.P99}} {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, of, q.name, latencyText(q.before), latencyText(q.then),
+				limitBounds(q.then, secondsText), by)
+			name, of, by = "", "", ""
+		}
+	}
+	return w.Flush()
+}
+
+// how says by which model an entry's latencies were told, and what it was off on the past.
+func how(e *predict.Entry) string {
+	if e.Tested == nil {
+		return string(e.Model) + ", too little of the past to test it on"
+	}
+	off := e.Tested.Queueing
+	if e.Model == predict.Scalability {
+		off = e.Tested.Scalability
+	}
+	return fmt.Sprintf("%s: off %s on the past, at up to %.1f times the load that it knew", e.Model, share(off), e.Tested.Times)
+}
+
+func latencyText(i *predict.Interval) string { return secondsText(i.Value) }
+
+func secondsText(v float64) string {
+	seconds := graph.Seconds(v)
+	return graph.Duration(&seconds)
 }
 
 // verdict says what is used up first.

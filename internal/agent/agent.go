@@ -92,6 +92,20 @@ type Probes interface {
 	Sample() *model.ProbeSample
 }
 
+// Applications reads metrics that processes define themselves.
+type Applications interface {
+	// Run looks for processes with metrics until ctx ends.
+	Run(ctx context.Context)
+	// Offer takes an event of kind model.MetricsFile.
+	Offer(model.CgroupEvent)
+	// Read reads them all; owner is the container's ID of a control group.
+	Read(owner func(model.CgroupID) string)
+	// Of are those of a container, in order of the name.
+	Of(container string) []model.ApplicationMetric
+	// Keep forgets containers that are gone.
+	Keep(containers []*model.Container)
+}
+
 // Programs reports what the kernel programs cost.
 type Programs interface {
 	ProgramCosts() []model.ProgramCost
@@ -118,6 +132,8 @@ type Sources struct {
 	Proxies Proxies
 	// PacketDrops is nil where they are not counted.
 	PacketDrops PacketDrops
+	// Applications is nil where applications' own metrics are not read.
+	Applications Applications
 	// Probes is nil where the network to other hosts is not measured.
 	Probes Probes
 	// Processes is nil where the kernel's names are to be shown.
@@ -280,6 +296,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.sources.Lifecycle != nil {
 		running.Go(func() { a.follow(ctx) })
 	}
+	if a.sources.Applications != nil {
+		running.Go(func() { a.sources.Applications.Run(ctx) })
+	}
 	for _, q := range a.sinks {
 		running.Go(func() { q.run(ctx) })
 	}
@@ -350,8 +369,12 @@ func (a *Agent) follow(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if e.Kind == model.OOMKill {
+			switch e.Kind {
+			case model.OOMKill:
 				a.killed(e)
+				continue
+			case model.MetricsFile:
+				a.offerMetrics(e)
 				continue
 			}
 			end := a.spent.on(partContainers)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"outsight/internal/appmetrics"
 	"outsight/internal/container"
 	"outsight/internal/energy"
 	"outsight/internal/kernel"
@@ -106,13 +107,14 @@ type Host struct {
 	// Layout of the control groups.
 	Layout container.Layout
 
-	privileges Privileges
-	probes     *kernel.Probes
-	registry   *container.Registry
-	kubernetes Kubernetes
-	files      *container.Files
-	paths      container.Options
-	energy     *energy.Account
+	privileges   Privileges
+	probes       *kernel.Probes
+	registry     *container.Registry
+	kubernetes   Kubernetes
+	files        *container.Files
+	paths        container.Options
+	energy       *energy.Account
+	applications *appmetrics.Collector
 	// ticks are those that flight keeps; nil if it keeps none.
 	ticks  *kernel.Recorder
 	flight *recorder.Flight
@@ -177,7 +179,10 @@ func Open(o HostOptions) (*Host, error) {
 		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes}
 	h.files.UseKernel(probes)
 	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
-	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}}, o.Reporters...)
+	h.applications = appmetrics.New(appmetrics.Options{ProcRoot: o.ProcRoot, Logger: o.Logger,
+		Announced: works(probes.Features(), kernel.MetricsFileFeature),
+		GroupOf:   func(pid int) (model.CgroupID, error) { return layout.GroupOf(cmp.Or(o.ProcRoot, "/proc"), pid) }})
+	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}, h.applications}, o.Reporters...)
 	if h.kubernetes != nil {
 		reporters = append(reporters, h.kubernetes)
 	}
@@ -203,7 +208,8 @@ func Open(o HostOptions) (*Host, error) {
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
 		Reporters: reporters, Senders: o.Senders, Answers: o.Answers, Probes: o.Probes,
-		Parts: h, Statistics: kernel.EnableStatistics,
+		Applications: h.applications,
+		Parts:        h, Statistics: kernel.EnableStatistics,
 	}
 	if works(probes.Features(), kernel.ContentionFeature) {
 		sources.Contention = probes

@@ -48,6 +48,7 @@ func (a *Agent) read() *model.Snapshot {
 	unread := errors.Join(cgroupsErr, listenersErr, edgesErr)
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
+	a.readApplications()
 	s.Containers = a.readContainers(containers, counted)
 	if counting {
 		a.readPower(s, packages)
@@ -180,6 +181,9 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 			s.Drops = a.drops.counters(c.ID)
 		}
 		s.Proxy = a.proxies.counters(c.ID)
+		if a.sources.Applications != nil {
+			s.Applications = a.sources.Applications.Of(c.ID)
+		}
 		s.Forward = a.forwards.counters(u, c.NetNS)
 		s.Pressure, s.Victims = u.Pressure, a.victims.last(c.ID)
 		if counted {
@@ -248,4 +252,7 @@ func (a *Agent) forget(now time.Time, c container.Collection) {
 	a.proxies.keep(c.Containers)
 	a.victims.keep(c.Containers)
 	a.processes.keep(c.Containers)
+	if a.sources.Applications != nil {
+		a.sources.Applications.Keep(c.Containers)
+	}
 }

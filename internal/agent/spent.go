@@ -20,9 +20,11 @@ const (
 	partFiles       = "files"
 	partContainers  = "containers"
 	partEnergy      = "energy"
-	partExport      = "export"
-	partServing     = "serving"
-	partRest        = "rest"
+	// partApplications has a kernel program.
+	partApplications = "applications"
+	partExport       = "export"
+	partServing      = "serving"
+	partRest         = "rest"
 )
 
 // ownParts have no kernel programs.

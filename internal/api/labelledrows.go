@@ -106,8 +106,8 @@ func addLabelled(all map[labelledKey]*labelledRow, before, f *frame.Frame, newes
 		}
 		switch r := get(all, key, labelledRow{labelledKey: key, info: &info, seconds: seconds}); info.Kind {
 		case model.Gauge:
-			if n, ok := t.Columns[0].At(row); ok && newest {
-				r.value = float64(n) / info.Per()
+			if level, ok := frame.LabelledLevel(t, row, info.Per()); ok && newest {
+				r.value = level
 			} else {
 				delete(all, key)
 			}

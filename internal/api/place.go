@@ -21,7 +21,7 @@ import (
 // Bounds of what is computed of a placement.
 const (
 	maxPlaceMinutes = 60
-	maxRules        = 64 << 10 // bytes of a request's rules
+	maxRules        = 1 << 20 // bytes of a request's rules and moves
 	maxPlaceQuery   = 16 << 10
 	// maxPlaceTraffic bounds the pairs of containers that the page gets, those with the most bytes first.
 	maxPlaceTraffic = 20000
@@ -50,14 +50,16 @@ type placeAnswer struct {
 type placed struct {
 	place.Options
 	rules  place.Rules
+	moves  []string // that were chosen; nil where they are to be found
 	format string
 	label  string
 }
 
 // place answers GET and POST /api/outsight/place: from and to as everywhere; preset=least-traffic, fewest-hosts,
 // lowest-latency or lowest-energy; weight=traffic=1, which may be repeated; together=a,b, apart=a,b, on=a=host, not_on=a=host
-// and stay=a, which may be repeated; moves=N at most (all), headroom=0 to 0.9 (0.1), seed=N; format=json, text, kubernetes,
-// compose or network-aware (json); pod_label=app. POST has more rules in its body, in YAML or JSON. It changes nothing.
+// and stay=a, which may be repeated; move=a=host for what somebody chose instead of a search, one for each step; moves=N at most (all), headroom=0 to 0.9 (0.1), seed=N; format=json, text, kubernetes,
+// compose or network-aware (json); pod_label=app. POST has more rules in its body, in YAML or JSON, and the list move. It
+// changes nothing.
 func (s *server) place(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.windowOf(r, windowBounds{defaultFrom, minWindow, maxWindow, maxPlaceQuery})
 	if err != nil {
@@ -85,15 +87,17 @@ func (s *server) place(ctx context.Context, r *http.Request) (any, error) {
 	if err := p.Apply(asked.rules); err != nil {
 		return nil, badRequest("%w", err)
 	}
-	result, err := place.Solve(ctx, p, asked.Options)
+	result, err := asked.answer(ctx, p)
 	var none *place.Infeasible
 	switch {
 	case errors.As(err, &none):
 		return nil, badRequest("%w", err)
 	case ctx.Err() != nil:
 		return nil, err
+	case len(p.Hosts) == 0:
+		return nil, badRequest("there is nothing to place in this window: no host was seen")
 	case err != nil:
-		return nil, badRequest("there is nothing to place in this window: %w", err)
+		return nil, badRequest("%w", err)
 	}
 	switch {
 	case asked.format == "text":
@@ -107,6 +111,18 @@ func (s *server) place(ctx context.Context, r *http.Request) (any, error) {
 		Headroom: asked.Headroom, Result: result, Hosts: p.Hosts, Containers: p.Containers, Completeness: data.completeness(g)}
 	answer.Traffic, answer.OmittedTraffic = p.Busiest(maxPlaceTraffic)
 	return answer, nil
+}
+
+// answer finds a placement, or says what the chosen moves lead to.
+func (a *placed) answer(ctx context.Context, p *place.Problem) (*place.Result, error) {
+	if a.moves == nil {
+		return place.Solve(ctx, p, a.Options)
+	}
+	steps, err := p.ParseMoves(a.moves)
+	if err != nil {
+		return nil, err
+	}
+	return place.Try(p, steps, a.Options)
 }
 
 func placedOf(r *http.Request) (asked placed, err error) {
@@ -123,15 +139,20 @@ func placedOf(r *http.Request) (asked placed, err error) {
 		if err != nil {
 			return asked, badRequest("reading the rules: %w", err)
 		}
-		var more place.Rules
+		var more struct {
+			place.Rules `yaml:",inline"`
+			Move        []string `yaml:"move"`
+		}
 		if len(body) > maxRules {
 			return asked, badRequest("the rules have more than %d bytes", maxRules)
 		}
 		if err := yaml.Unmarshal(body, &more); err != nil {
 			return asked, badRequest("rules: %w", err)
 		}
-		asked.rules.Add(more)
+		asked.rules.Add(more.Rules)
+		asked.moves = more.Move
 	}
+	asked.moves = append(asked.moves, query["move"]...)
 	if asked.format = query.Get("format"); asked.format == "" {
 		asked.format = "json"
 	}

@@ -29,6 +29,7 @@ var wanted = map[string]access.Roles{
 	"GET /api/outsight/cypher":     access.Read,
 	"GET /api/outsight/path":       access.Read,
 	"GET /api/outsight/whatif":     access.Read,
+	"GET /api/outsight/runout":     access.Read,
 	"GET /api/outsight/contention": access.Read,
 	"GET /api/outsight/services":   access.Read,
 	"GET /api/outsight/hosts":      access.Read,

@@ -144,6 +144,7 @@ func (s *server) routes() *access.Mux {
 	mux.HandleFunc(access.Read, "GET /api/outsight/cypher", s.json(s.cypherMap))
 	mux.HandleFunc(access.Read, "GET /api/outsight/path", s.json(s.path))
 	mux.HandleFunc(access.Read, "GET /api/outsight/whatif", s.json(s.whatif))
+	mux.HandleFunc(access.Read, "GET /api/outsight/runout", s.json(s.runOut))
 	mux.HandleFunc(access.Read, "GET /api/outsight/contention", s.json(s.contention))
 	mux.HandleFunc(access.Read, "GET /api/outsight/services", s.json(s.services))
 	mux.HandleFunc(access.Read, "GET /api/outsight/hosts", s.json(s.hostList))

@@ -471,12 +471,25 @@ func TestWhatif(t *testing.T) {
 			t.Errorf("%s: it was used at %v, told is %+v", was.Name, was.Utilisation, a.Resources)
 		}
 	}
+	var services servicesAnswer
+	get200(t, h, "/api/outsight/services?from=now-60s", &services)
+	if len(a.Entries) != len(services.Entries) || len(a.Entries) == 0 {
+		t.Fatalf("entries %+v, want %+v", a.Entries, services.Entries)
+	}
+	for i, was := range services.Entries {
+		e := a.Entries[i]
+		if e.Node != was.Node || e.Before == nil || math.Abs(e.Before.P99.Value/float64(*was.P99)-1) > 0.1 ||
+			!e.Saturated && e.Then.P99.Value < e.Before.P99.Value {
+			t.Errorf("%s: p99 was %v, told is %+v", was.Name, *was.P99, e)
+		}
+	}
 	get200(t, h, "/api/outsight/whatif?from=now-60s&load=400/s&replicas=gateway:3&quota=redis:0.5", &a)
 	if a.Rate != 400 {
 		t.Errorf("the rate is %v", a.Rate)
 	}
 	for _, query := range []string{"load=2", "load=-1x", "load=x", "load=NaNx", "load=1e999x", "load=2x/s", "replicas=3",
-		"replicas=gateway:0", "replicas=gateway:1.5", "replicas=nobody:2", "quota=:2", "quota=gateway:0", "quota=gateway:Inf"} {
+		"replicas=gateway:0", "replicas=gateway:1.5", "replicas=nobody:2", "move=gateway",
+		"move=gateway:", "move=gateway:nowhere", "move=nobody:shop-1", "down=nowhere", "down=shop-1", "quota=:2", "quota=gateway:0", "quota=gateway:Inf"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/outsight/whatif?from=now-60s&"+query, nil))
 		if w.Code != http.StatusBadRequest {

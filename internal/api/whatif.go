@@ -28,8 +28,8 @@ const (
 	maxTimes, maxRate, maxReplicas, maxQuota = 1000, 1e9, 10_000, 10_000
 )
 
-// whatif answers GET /api/outsight/whatif: load=2x (of the mean rate of the window) or 400/s, replicas=NAME:3 and
-// quota=NAME:2 (cores), both several times. It learns from the stretches of the window (from=now-1h, points=60) what
+// whatif answers GET /api/outsight/whatif: load=2x (of the mean rate of the window) or 400/s, and, each several times,
+// replicas=NAME:3, quota=NAME:2 (cores), move=NAME:HOST and down=HOST. It learns from the stretches of the window (from=now-1h, points=60) what
 // resources take at which rate.
 func (s *server) whatif(ctx context.Context, r *http.Request) (any, error) {
 	scenario, err := scenarioOf(r)
@@ -75,8 +75,18 @@ func scenarioOf(r *http.Request) (s predict.Scenario, err error) {
 			return s, badRequest("replicas=%s:%v, want a whole number from 1", name, n)
 		}
 	}
-	s.Quota, err = byName("quota", query["quota"], maxQuota)
-	return s, err
+	if s.Quota, err = byName("quota", query["quota"], maxQuota); err != nil {
+		return s, err
+	}
+	s.Move, s.Down = map[string]string{}, query["down"]
+	for _, text := range query["move"] {
+		at := strings.LastIndexByte(text, ':')
+		if at < 1 || at == len(text)-1 {
+			return s, badRequest("move=%q, want NAME:HOST", text)
+		}
+		s.Move[text[:at]] = text[at+1:]
+	}
+	return s, nil
 }
 
 // loadOf is how many times the load is to be, or the rate.

@@ -10,6 +10,7 @@ import (
 var LabelledMetrics = func() map[string]model.Metric {
 	all := map[string]model.Metric{}
 	addLabelled(all, model.ContainerRows, model.OfContainer)
+	addLabelled(all, model.ApplicationRows, model.OfContainer)
 	addLabelled(all, model.HostRows, model.OfHost)
 	return all
 }()
@@ -27,6 +28,24 @@ func addLabelled[T any](all map[string]model.Metric, rows []model.Row[T], of mod
 	}
 }
 
+// Columns of Labelled: whole numbers, and floats of model.Row.Real.
+const (
+	labelledValue = iota
+	labelledReal
+)
+
+// LabelledLevel is the value of a gauge in a row of Labelled; per is how many of a whole number are one of its unit.
+func LabelledLevel(t *Table, row int, per float64) (level float64, ok bool) {
+	if n, ok := t.Columns[labelledReal].At(row); ok {
+		return math.Float64frombits(n), true
+	}
+	n, ok := t.Columns[labelledValue].At(row)
+	return float64(n) / per, ok
+}
+
+// maxValue is the greatest whole number that a float, which is what is read, can be without being past 64 bits.
+const maxValue = 1<<64 - 1<<11
+
 func isLevel(metric string) bool {
 	m, ok := LabelledMetrics[metric]
 	return !ok || m.Kind == model.Gauge
@@ -35,8 +54,10 @@ func isLevel(metric string) bool {
 // liveLabelled is a series of the snapshot.
 type liveLabelled struct {
 	labelledKey
-	kind      model.SeriesKind
-	value     uint64
+	kind  model.SeriesKind
+	value uint64
+	// real says that value is the bits of a float.
+	real      bool
 	histogram *model.Histogram
 }
 
@@ -63,8 +84,9 @@ type seriesRow[T any] struct {
 }
 
 var (
-	containerSeries = seriesRows(model.ContainerRows, model.OfContainer)
-	hostSeries      = seriesRows(model.HostRows, model.OfHost)
+	containerSeries = append(seriesRows(model.ContainerRows, model.OfContainer),
+		seriesRows(model.ApplicationRows, model.OfContainer)...)
+	hostSeries = seriesRows(model.HostRows, model.OfHost)
 )
 
 func seriesRows[T any](rows []model.Row[T], of model.Entity) (all []seriesRow[T]) {
@@ -87,8 +109,12 @@ func readLabelled[T any](p *plannedLabelled, rows []seriesRow[T], of *T, table T
 			series := &sink.Series[j]
 			one := liveLabelled{labelledKey: labelledKey{table: table, owner: owner, metric: r.Name}, kind: r.Kind,
 				histogram: series.Histogram}
-			if series.Histogram == nil {
-				one.value = uint64(math.Round(max(series.Value, 0) * r.per))
+			switch {
+			case series.Histogram != nil:
+			case r.Real:
+				one.real, one.value = true, math.Float64bits(series.Value)
+			default:
+				one.value = uint64(math.Round(min(max(series.Value, 0)*r.per, maxValue)))
 			}
 			for _, l := range series.Labels {
 				for k, name := range r.metric.Labels {
@@ -138,5 +164,9 @@ func (b *Builder) fillLabelled(d *draft, one *liveLabelled, at int, f *Frame) {
 		d.setHistogram(0, one.histogram)
 		return
 	}
-	d.set(0, one.value)
+	if one.real {
+		d.set(labelledReal, one.value)
+		return
+	}
+	d.set(labelledValue, one.value)
 }

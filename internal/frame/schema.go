@@ -253,7 +253,7 @@ func newSchema() (all [NumTables]TableInfo) {
 		append([]AttributeInfo{{Name: "edge", Kind: Reference, Of: Edges}}, text("protocol", "endpoint", "status")...)...)}
 	all[Labelled] = TableInfo{Name: "labelled", Attributes: lasts(Labelled, append([]AttributeInfo{{Name: "owner_table"},
 		{Name: "owner"}}, text("metric", "label_1", "label_2", "label_3", "label_4")...)...),
-		Columns:    []ColumnInfo{{Name: "value"}},
+		Columns:    []ColumnInfo{{Name: "value"}, {Name: "real", Kind: LevelFloat}},
 		Histograms: []ColumnInfo{{Name: "histogram", Unit: "s", Per: model.Nanoseconds}}}
 	of := []AttributeInfo{{Name: "container", Kind: Reference, Of: Containers}}
 	all[Addresses] = TableInfo{Name: "addresses", Attributes: append(of, text("address")...)}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"outsight/internal/model"
 )
 
 // Analysis is operational analysis of a window: how near each part of the application is to its limit,
@@ -32,6 +34,14 @@ type Entry struct {
 	// ArrivalRate counts the requests from Clients, which are IDs of nodes outside.
 	ArrivalRate float64  `json:"arrival_rate"`
 	Clients     []string `json:"clients"`
+	// Mean, P50, P95 and P99 are how long requests of all clients took, as the better counted ends saw it; nil where no
+	// duration is known.
+	Mean *Seconds `json:"mean,omitempty"`
+	P50  *Seconds `json:"p50,omitempty"`
+	P95  *Seconds `json:"p95,omitempty"`
+	P99  *Seconds `json:"p99,omitempty"`
+
+	latency model.FloatHistogram
 }
 
 // Resource is a node, or a host's CPUs, that requests use.
@@ -60,6 +70,9 @@ type Resource struct {
 
 // CPUsOf is the resource of a host's CPUs.
 func CPUsOf(host string) string { return "cpus/" + host }
+
+// CPUsName is the name of that resource.
+func CPUsName(host string) string { return "CPUs of " + host }
 
 // Analyse does operational analysis. cores is how many CPUs each host has.
 func (g *Graph) Analyse(cores map[string]float64) *Analysis {
@@ -95,7 +108,7 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 	}
 	for host, cpu := range used {
 		if n := cores[host] - others[host]; n > 0 {
-			a.Resources = append(a.Resources, Resource{Node: CPUsOf(host), Name: "CPUs of " + host, Host: host, CPUCores: cpu,
+			a.Resources = append(a.Resources, Resource{Node: CPUsOf(host), Name: CPUsName(host), Host: host, CPUCores: cpu,
 				Parallel: n, ParallelBy: "left"})
 		}
 	}

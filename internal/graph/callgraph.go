@@ -55,12 +55,14 @@ func (c *callGraph) entries() []Entry {
 		}
 		of[e.server].ArrivalRate += *e.best.TransactionsPerSecond
 		of[e.server].Clients = append(of[e.server].Clients, client.ID)
+		of[e.server].latency.Merge(&e.best.latency)
 	}
 	inner := c.below(of)
 	entries := []Entry{}
 	for i, e := range of {
 		if e != nil && !inner[i] {
 			slices.Sort(e.Clients)
+			e.finish()
 			entries = append(entries, *e)
 		}
 	}
@@ -68,6 +70,16 @@ func (c *callGraph) entries() []Entry {
 		return cmp.Or(cmp.Compare(y.ArrivalRate, x.ArrivalRate), cmp.Compare(x.Node, y.Node))
 	})
 	return entries
+}
+
+// finish finds the durations of an entry.
+func (e *Entry) finish() {
+	if e.latency.Count <= 0 {
+		return
+	}
+	mean := Seconds(e.latency.Sum / e.latency.Count)
+	e.Mean = &mean
+	quantiles(&e.latency, make([]Seconds, 3), []**Seconds{&e.P50, &e.P95, &e.P99}, 0.5, 0.95, 0.99)
 }
 
 // below finds the nodes that one of the starts, by their indexes, reaches, but not those that reach it as well.

@@ -35,6 +35,7 @@ const (
 	ContentionFeature   = sched.ContentionFeature
 	ReclaimFeature      = sched.ReclaimFeature
 	VictimFeature       = sched.VictimFeature
+	MetricsFileFeature  = sched.MetricsFileFeature
 	DropFeature         = net.DropFeature
 	DefaultHTRatio      = sched.DefaultHTRatio
 	MinRecorderInterval = tick.MinRecorderInterval

@@ -15,7 +15,13 @@ const (
 	TaskAttached
 	// OOMKill: the kernel killed process PID of the group because there was no memory. Path is the name of the process.
 	OOMKill
+	// MetricsFile: process PID of the group announces a file with metrics. Path is MetricsFilePrefix and the number of its
+	// descriptor.
+	MetricsFile
 )
+
+// MetricsFilePrefix begins the name that a thread gives itself for a moment to announce a file with metrics.
+const MetricsFilePrefix = "outsight:"
 
 // CgroupEvent is a lifecycle event of a control group, in the hierarchy of CgroupID.
 type CgroupEvent struct {

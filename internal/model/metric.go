@@ -45,6 +45,8 @@ type Row[T any] struct {
 	Graph bool
 	// Columns are the series whose labels are known beforehand: each is a column of a table of entities.
 	Columns []Column[T]
+	// Real says that the values of Each are gauges of any sign and with fractions, which frames keep as floats.
+	Real bool
 	// Each adds series whose labels are only known when they are read: one for each device, process and so on.
 	Each func(*T, *Sink)
 }

@@ -61,6 +61,8 @@ type ContainerSample struct {
 	Forward *ForwardCounters
 	// Proxy is nil where no request was seen to be sent on.
 	Proxy *ProxyCounters
+	// Applications are what processes have defined themselves, in order of the name.
+	Applications []ApplicationMetric
 	// Listeners in order of their address, those of Container.Listeners and others that dropped
 	// something before they were closed.
 	Listeners []ListenerCounters

@@ -23,7 +23,7 @@ const (
 // 1.0 text, without timestamps: the scraper takes its own. It returns the first error of w.
 func WriteMetrics(w io.Writer, f *frame.Frame, openmetrics bool) error {
 	t := &text{w: bufio.NewWriterSize(w, 64<<10), openmetrics: openmetrics}
-	eachFamily(FromFrame(f, SeriesOptions{}), func(m *Metric, series []model.Series) {
+	eachFamily(f, func(m *Metric, series []model.Series) {
 		t.header(m)
 		for i := range series {
 			if series[i].Kind == model.HistogramSeries {
@@ -39,17 +39,28 @@ func WriteMetrics(w io.Writer, f *frame.Frame, openmetrics bool) error {
 	return t.w.Flush()
 }
 
-// eachFamily calls f for the series of each metric, in the order of the table.
-func eachFamily(series []model.Series, f func(*Metric, []model.Series)) {
-	for _, m := range Metrics() {
+// eachFamily calls each for the series of each metric of a frame, in the order of the table; those of applications follow.
+func eachFamily(f *frame.Frame, each func(*Metric, []model.Series)) {
+	series := FromFrame(f, SeriesOptions{})
+	take := func(m *Metric) {
 		n := 0
 		for n < len(series) && series[n].Name == m.Name {
 			n++
 		}
 		if n > 0 {
-			f(&m, series[:n])
+			each(m, series[:n])
 		}
 		series = series[n:]
+	}
+	for _, m := range Metrics() {
+		take(&m)
+	}
+	if len(series) == 0 {
+		return
+	}
+	helps := applicationHelps(f)
+	for len(series) > 0 {
+		take(&Metric{Name: series[0].Name, Kind: series[0].Kind, Help: helps[series[0].Name]})
 	}
 }
 

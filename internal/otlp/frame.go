@@ -63,19 +63,21 @@ var metricOrder = sync.OnceValue(func() map[string]int {
 func inOrder(all []model.Series) []model.Series {
 	order := metricOrder()
 	next := make([]int, len(order)+1)
-	for i := range all {
+	all, own := applicationsLast(all)
+	known := len(all) - own
+	for i := range all[:known] {
 		next[order[all[i].Name]+1]++
 	}
 	for i := range next[1:] {
 		next[i+1] += next[i]
 	}
-	ordered := make([]model.Series, len(all))
-	for i := range all {
+	ordered := make([]model.Series, known, len(all))
+	for i := range all[:known] {
 		at := &next[order[all[i].Name]]
 		ordered[*at] = all[i]
 		*at++
 	}
-	return ordered
+	return append(ordered, all[known:]...)
 }
 
 // maker makes series of the frames of an epoch, one after the other.
@@ -100,7 +102,9 @@ type maker struct {
 // row is what is known of a row of a table.
 type row struct {
 	labels []model.Label
-	start  time.Time
+	// name is that of an application's own metric; empty for others.
+	name  string
+	start time.Time
 	// attributes is a hash of the row's attributes, which labels are made of.
 	attributes uint64
 	// hash is of the labels, and of the metric in Labelled.
@@ -255,7 +259,10 @@ func (m *maker) label(r *row, t frame.TableID, i int) {
 	}
 	var h maphash.Hash
 	h.SetSeed(m.seed)
-	if t == frame.Labelled {
+	switch {
+	case r.name != "":
+		h.WriteString(r.name)
+	case t == frame.Labelled:
 		h.WriteString(m.text(t, frame.LabelledMetric, i))
 	}
 	for _, l := range r.labels {
@@ -421,6 +428,10 @@ func (m *maker) labelledRow(r *row, i int) {
 	if owner == nil || owner.labels == nil || !ok {
 		return
 	}
+	if model.IsApplication(metric.Name) {
+		m.applicationRow(r, owner, i)
+		return
+	}
 	all := slices.Clone(owner.labels)
 	for l, name := range metric.Labels {
 		all = append(all, model.NewLabel(name, m.text(frame.Labelled, frame.LabelledLabels+frame.Attribute(l), i)))
@@ -438,8 +449,11 @@ func (m *maker) labelled(table *frame.Table, i int, r *row) {
 		}
 		return
 	}
-	if n, ok := table.Columns[0].At(i); ok {
-		s.Value = float64(n) / metric.Per
-		m.add(s, r, 0, model.Label{}, n == 0)
+	if r.name != "" {
+		s.Name = r.name
+	}
+	if value, ok := frame.LabelledLevel(table, i, metric.Per); ok {
+		s.Value = value
+		m.add(s, r, 0, model.Label{}, value == 0)
 	}
 }

@@ -38,7 +38,7 @@ const (
 func writeProtobuf(w io.Writer, f *frame.Frame) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	var family, metric, length []byte
-	eachFamily(FromFrame(f, SeriesOptions{}), func(m *Metric, series []model.Series) {
+	eachFamily(f, func(m *Metric, series []model.Series) {
 		family = appendString(family[:0], familyName, m.Name)
 		family = appendString(family, familyHelp, m.Help)
 		family = appendUint(family, familyType, protobufType(m.Kind))

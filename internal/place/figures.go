@@ -82,6 +82,22 @@ func (p *plan) figures() Figures {
 	return f
 }
 
+// HostUse is what a host has of a placement. CPU is in cores: the mean of what runs there, and the sum of its peaks; memory
+// is in bytes, at the peaks. Containers are those that may be elsewhere or may not, without what belongs to the host.
+type HostUse struct {
+	CPU        Use     `json:"cpu_cores"`
+	Memory     float64 `json:"memory_bytes"`
+	Containers int     `json:"containers"`
+}
+
+func (p *plan) hostUses() []HostUse {
+	uses := make([]HostUse, len(p.Hosts))
+	for h := range uses {
+		uses[h] = HostUse{Use{p.load[h], p.peak[h]}, p.state.memory[h], int(p.count[h])}
+	}
+	return uses
+}
+
 // maxProblems bounds how many broken rules are told.
 const maxProblems = 20
 

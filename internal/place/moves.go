@@ -327,24 +327,42 @@ func (r *route) told() []Step {
 	for _, step := range slices.Backward(r.taken) {
 		r.undo(step)
 	}
+	r.sumAnew()
 	steps := make([]Step, 0, len(r.taken))
 	for n, taken := range r.taken {
-		var s Step
+		var all []Assignment
 		for _, it := range taken {
 			for k, i := range it.containers {
-				s.Moves = append(s.Moves, Move{i, r.Containers[i].Name, r.Hosts[r.at[i]].Name, r.Hosts[it.to[k]].Name})
-				s.Gain -= r.delta(i, it.to[k])
-				r.move(i, it.to[k])
-				r.containers[i] = it.to[k]
+				all = append(all, Assignment{i, it.to[k]})
 			}
 		}
-		if n < maxFigures {
-			after := r.figures()
-			s.After = &after
-		}
-		steps = append(steps, s)
+		steps = append(steps, r.step(all, n < maxFigures))
 	}
 	return steps
+}
+
+// sumAnew leaves nothing of what adding and taking away make of sums: the same placement has the same figures, however it
+// was reached, and a host that was left has nothing and not nearly nothing.
+func (p *plan) sumAnew() { *p.state = *newState(p.compiled, p.at) }
+
+// step moves the containers and says what that is, with the figures then or without.
+func (p *plan) step(moves []Assignment, withFigures bool) (s Step) {
+	for _, m := range moves {
+		i, to := m.Container, m.Host
+		if int(p.at[i]) == to {
+			continue
+		}
+		s.Moves = append(s.Moves, Move{i, p.Containers[i].Name, p.Hosts[p.at[i]].Name, p.Hosts[to].Name})
+		s.Gain -= p.delta(i, to)
+		p.move(i, to)
+		p.containers[i] = to
+	}
+	if withFigures {
+		p.sumAnew()
+		after := p.figures()
+		s.After = &after
+	}
+	return s
 }
 
 // entry is an item in the queue with what it gained when it was put there.

@@ -129,6 +129,79 @@ func TestFewMoves(t *testing.T) {
 	}
 }
 
+// TestTryIsWhatSolveSays: the moves of an answer, chosen one by one, have the figures of the answer to the last bit.
+func TestTryIsWhatSolveSays(t *testing.T) {
+	for seed := range uint64(5) {
+		p, o := Random(60, 6, seed), options("")
+		want := checked(t, p, o)
+		var texts []string
+		for _, s := range want.Moves {
+			var step []string
+			for _, m := range s.Moves {
+				step = append(step, p.Containers[m.Container].ID+"="+m.To)
+			}
+			texts = append(texts, strings.Join(step, ","))
+		}
+		steps, err := p.ParseMoves(texts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Try(p, steps, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Moves, want.Moves) || !reflect.DeepEqual(got.After, want.After) ||
+			!reflect.DeepEqual(got.HostsAfter, want.HostsAfter) || !slices.Equal(got.Placement, want.Placement) {
+			t.Errorf("seed %d: the moves chosen have other figures: %+v, want %+v", seed, got.After, want.After)
+		}
+		few, err := Try(p, steps[:2], o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(few.After, *want.Moves[1].After) {
+			t.Errorf("seed %d: two moves have the figures %+v, want %+v", seed, few.After, want.Moves[1].After)
+		}
+	}
+}
+
+func TestTryTellsWhatItBreaks(t *testing.T) {
+	p := &Problem{Hosts: []Host{{Name: "a", Cores: 4, MemoryBytes: 8}, {Name: "b", Cores: 4, MemoryBytes: 8}},
+		Containers: []Container{{ID: "1", Name: "web", CPU: Use{1, 2}, Memory: Use{1, 1}},
+			{ID: "2", Name: "db", Host: 1, CPU: Use{1, 2}, Memory: Use{1, 1}},
+			{ID: "3", Name: "dns", Host: 1, CPU: Use{0.1, 0.1}, Pinned: ofHost, OfHost: true}},
+		Traffic: []Traffic{{A: 0, B: 1, Bytes: 100}}, Apart: [][]int{{0, 1}}}
+	f := func(move, wantErr string, wants ...string) {
+		t.Helper()
+		steps, err := p.ParseMoves([]string{move})
+		if wantErr != "" {
+			if err == nil || !strings.Contains(err.Error(), wantErr) {
+				t.Errorf("%s: %v, want %q", move, err, wantErr)
+			}
+			return
+		}
+		r, err := Try(p, steps, options(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := r.Text(p)
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %s\nwant %q", move, text, want)
+			}
+		}
+		if len(r.Broken) > 0 {
+			t.Errorf("%s: broken now: %v", move, r.Broken)
+		}
+	}
+	f("web=b", "", "Move web to b: -100.0 % of bytes between hosts", "Broken then: b: containers use 4.10 cores",
+		"Broken then: b: 2 containers that are to be apart")
+	f("dns=a", "", "Broken then: dns is on a, where it is not to be")
+	f("web=b,db=a", "", "Move web to b, db to a: cost +0.0667.")
+	f("web=c", "host \"c\"")
+	f("nobody=a", "nobody")
+	f("web", "want a container and a host")
+}
+
 func TestRulesAreKept(t *testing.T) {
 	for seed := range uint64(20) {
 		p := Random(60, 6, seed)

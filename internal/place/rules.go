@@ -77,6 +77,33 @@ func (p *Problem) Apply(r Rules) error {
 	return nil
 }
 
+// ParseMoves reads steps as "cart=host-2", or "cart=host-2,db=host-1" for containers that move at once. A name that fits
+// several containers moves all of them.
+func (p *Problem) ParseMoves(texts []string) (steps [][]Assignment, err error) {
+	for _, text := range texts {
+		var step []Assignment
+		for move := range strings.SplitSeq(text, ",") {
+			at := strings.LastIndexByte(move, '=')
+			if at < 1 {
+				return nil, fmt.Errorf("move %q, want a container and a host as in cart=host-2", move)
+			}
+			some, err := p.containersNamed(move[:at])
+			if err != nil {
+				return nil, err
+			}
+			host := slices.IndexFunc(p.Hosts, func(h Host) bool { return h.Name == move[at+1:] })
+			if host < 0 {
+				return nil, fmt.Errorf("a move is to host %q, and there is none", move[at+1:])
+			}
+			for _, i := range some {
+				step = append(step, Assignment{i, host})
+			}
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
 // sorted goes through a map in order of its keys.
 func sorted(of map[string][]string) func(yield func(string, []string) bool) {
 	return func(yield func(string, []string) bool) {
@@ -106,7 +133,7 @@ func (p *Problem) containersNamed(names ...string) ([]int, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("a rule names %q, and there is no such container", name)
+			return nil, fmt.Errorf("a rule or a move names %q, and there is no such container", name)
 		}
 	}
 	return some, nil

@@ -13,8 +13,8 @@ const maxTextMoves = 50
 // Text is the result for people.
 func (r *Result) Text(p *Problem) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d hosts, %d containers (%d may move), %d pairs that talk\n\n", len(p.Hosts), len(p.Containers),
-		p.movable(), len(p.Traffic))
+	fmt.Fprintf(&b, "%s\n\n%s, %s (%d may move), %s that talk\n\n", r.Verdict(), several(len(p.Hosts), "host"),
+		several(len(p.Containers), "container"), p.movable(), several(len(p.Traffic), "pair"))
 	row := func(name string, of func(f *Figures) string) {
 		fmt.Fprintf(&b, "%-34s %14s %14s\n", name, of(&r.Before), of(&r.After))
 	}
@@ -27,7 +27,10 @@ func (r *Result) Text(p *Problem) string {
 	row("highest memory of a host, at peaks", func(f *Figures) string { return percent(f.HighestMemory) })
 	row("standard deviation of hosts' CPU", func(f *Figures) string { return percent(f.CPUDeviation) })
 	row("cost", func(f *Figures) string { return fmt.Sprintf("%.4f", f.Cost) })
-	fmt.Fprintf(&b, "\nNo placement can cost less than %.4f", r.Bound)
+	if r.Before.Watts != nil && r.After.Watts != nil {
+		row("power", func(f *Figures) string { return fmt.Sprintf("%.1f W", *f.Watts) })
+	}
+	fmt.Fprintf(&b, "\nNo placement that keeps the rules can cost less than %.4f", r.Bound)
 	if r.Search == Exact && r.Gap < tolerance {
 		b.WriteString(": this is the best, all were tried")
 	}
@@ -38,11 +41,17 @@ func (r *Result) Text(p *Problem) string {
 	for _, problem := range r.Broken {
 		fmt.Fprintf(&b, "Broken now: %s.\n", problem)
 	}
-	if len(r.Moves) == 0 {
-		b.WriteString("\nNothing that moves is worth it.\n")
-		return b.String()
+	for _, problem := range r.BrokenAfter {
+		fmt.Fprintf(&b, "Broken then: %s.\n", problem)
 	}
-	b.WriteString("\nMoves in this order, each useful with those before it alone:\n")
+	switch {
+	case len(r.Moves) == 0:
+		return b.String()
+	case r.Search == Chosen:
+		b.WriteString("\nThe moves that were chosen, in this order:\n")
+	default:
+		b.WriteString("\nMoves in this order, each useful with those before it alone:\n")
+	}
 	before := r.Before
 	for n, s := range r.Moves[:min(maxTextMoves, len(r.Moves))] {
 		var names []string
@@ -51,8 +60,11 @@ func (r *Result) Text(p *Problem) string {
 		}
 		fmt.Fprintf(&b, "%3d. %s", n+1, strings.Join(names, ", "))
 		if s.After != nil {
-			fmt.Fprintf(&b, "   %s", change(&before, s.After))
+			fmt.Fprintf(&b, "   %s", s.After.Since(&before))
 			before = *s.After
+		}
+		if s.Gain < 0 && r.Search != Chosen {
+			b.WriteString(" (for the sake of a later one)")
 		}
 		b.WriteByte('\n')
 	}
@@ -71,21 +83,80 @@ func (p *Problem) movable() (n int) {
 	return n
 }
 
+func several(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// change says what a step changes.
-func change(before, after *Figures) string {
+// Verdict says in a sentence what to do first and what that gains, or that there is nothing to do.
+func (r *Result) Verdict() string {
+	switch {
+	case len(r.Moves) == 0 && len(r.HostsBefore) == 1:
+		return "There is one host: nothing can move."
+	case len(r.Moves) == 0 && r.Search == Chosen:
+		return "No move is chosen."
+	case len(r.Moves) == 0 && len(r.Broken) > 0:
+		return "The rules are broken, and no move that helps was found."
+	case len(r.Moves) == 0:
+		return "Nothing that moves is worth it."
+	}
+	first := r.Moves[0]
+	var names []string
+	for _, m := range first.Moves[:min(maxNamed, len(first.Moves))] {
+		names = append(names, fmt.Sprintf("%s to %s", m.Name, m.To))
+	}
+	text := "Move " + strings.Join(names, ", ")
+	if more := len(first.Moves) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if first.After != nil {
+		text += ": " + first.After.Since(&r.Before)
+	}
+	if n := len(r.Moves); n > 1 {
+		text += fmt.Sprintf(". All %d moves: %s", n, r.After.Since(&r.Before))
+	}
+	return text + "."
+}
+
+// maxNamed is how many containers the verdict names.
+const maxNamed = 3
+
+// noticed is from which change on a share is told.
+const noticed = 5e-4
+
+// Since says what has changed: the bytes and urgent requests between hosts as shares of what they were, the hosts in use, the
+// CPU deviation and the power; the cost where none of these did.
+func (f *Figures) Since(before *Figures) string {
+	after := f
 	var parts []string
-	if before.CrossBytes > 0 {
-		if d := after.CrossBytes/before.CrossBytes - 1; d > 5e-4 || d < -5e-4 {
-			parts = append(parts, fmt.Sprintf("%+.1f %% of bytes between hosts", 100*d))
+	for _, s := range []struct {
+		before, after float64
+		what          string
+	}{{before.CrossBytes, after.CrossBytes, "bytes"}, {before.CrossRequestsShare, after.CrossRequestsShare, "urgent requests"}} {
+		switch d := s.after/s.before - 1; {
+		case s.before > 0 && (d > noticed || d < -noticed):
+			parts = append(parts, fmt.Sprintf("%+.1f %% of %s between hosts", 100*d, s.what))
+		case s.before == 0 && s.after > 0:
+			parts = append(parts, s.what+" between hosts, where there were none")
 		}
 	}
 	if d := after.HostsInUse - before.HostsInUse; d != 0 {
 		parts = append(parts, fmt.Sprintf("%+d hosts in use", d))
 	}
-	if d := after.CPUDeviation - before.CPUDeviation; d > 5e-4 || d < -5e-4 {
+	if d := after.CPUDeviation - before.CPUDeviation; d > noticed || d < -noticed {
 		parts = append(parts, fmt.Sprintf("%+.1f %% CPU deviation", 100*d))
+	}
+	if before.Watts != nil && after.Watts != nil {
+		if d := *after.Watts - *before.Watts; d >= 0.05 || d <= -0.05 {
+			parts = append(parts, fmt.Sprintf("%+.1f W", d))
+		}
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("cost %+.4f", after.Cost-before.Cost)
 	}
 	return strings.Join(parts, ", ")
 }

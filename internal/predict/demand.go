@@ -148,6 +148,17 @@ type Interval struct {
 	High *float64 `json:"high,omitempty"`
 }
 
+// plus is the line with a part of what another takes, for each request and without them; both are of the same stretches
+// of time.
+func (d Demand) plus(base, perRequest float64, other *Demand) Demand {
+	d.Base += base * other.Base
+	d.PerRequest += perRequest * other.PerRequest
+	d.varianceThere += base * base * other.varianceThere
+	d.varianceSlope += perRequest * perRequest * other.varianceSlope
+	d.factor = max(d.factor, other.factor)
+	return d
+}
+
 // Cores is the CPU time per second at a rate.
 func (d *Demand) Cores(rate float64) Interval {
 	value, half := d.Base+d.PerRequest*rate, d.half(rate)

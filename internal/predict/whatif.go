@@ -2,7 +2,9 @@ package predict
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -16,6 +18,15 @@ type Scenario struct {
 	// Replicas is how many containers of a name share its requests, Quota how many cores each of a name may use.
 	Replicas map[string]int
 	Quota    map[string]float64
+	// Move is to which host the containers of a name go. Down are hosts that are no more: what has replicas elsewhere
+	// leaves its requests to them, the rest is started again where most cores are left.
+	Move map[string]string
+	Down []string
+}
+
+// asItIs is that the load alone is different.
+func (s *Scenario) asItIs() bool {
+	return len(s.Replicas) == 0 && len(s.Quota) == 0 && len(s.Move) == 0 && len(s.Down) == 0
 }
 
 // Prediction is what a scenario would be like.
@@ -31,6 +42,10 @@ type Prediction struct {
 	Limit     *Interval  `json:"limit,omitempty"`
 	LimitedBy string     `json:"limited_by,omitempty"` // its node
 	Resources []Resource `json:"resources"`
+	// Entries are where requests come in, with how long they take there; the busiest comes first.
+	Entries []Entry `json:"entries"`
+	// Hosts are those to which containers could move, by their names.
+	Hosts []string `json:"hosts"`
 }
 
 // Resource is a container, or the CPUs of a host, in a scenario.
@@ -48,21 +63,28 @@ type Resource struct {
 	Utilisation *Interval `json:"utilisation,omitempty"`
 	// Limit is the rate at the entries at which it is used up.
 	Limit *Interval `json:"limit,omitempty"`
+	// Host is where it is in the scenario, MovedFrom where it was if that is another one.
+	Host      string `json:"host"`
+	MovedFrom string `json:"moved_from,omitempty"`
 	// Unknown is why the others are not known.
 	Unknown string `json:"unknown,omitempty"`
 
-	host   string
 	demand *Demand
-	cores  float64 // of its host, 0 where not known
+	// then is what it takes in the scenario, of which share of its requests.
+	then  *Demand
+	share float64
 }
 
 // isHost is that it is the CPUs of its host.
-func (r *Resource) isHost() bool { return r.Node == graph.CPUsOf(r.host) }
+func (r *Resource) isHost() bool {
+	return r.Node == graph.CPUsOf(r.Host) || r.Node == graph.CPUsOf(r.MovedFrom)
+}
 
 // History is what resources did in stretches of time.
 type History struct {
 	rates     []float64
 	resources map[string]*past
+	entries   map[string]*entryPast
 	cores     map[string]float64
 }
 
@@ -87,6 +109,7 @@ func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
 		h.resources = map[string]*past{}
 	}
 	h.cores = cores
+	h.addEntries(a)
 	h.rates = append(h.rates, a.ArrivalRate)
 	for _, r := range a.Resources {
 		p := h.resources[r.Node]
@@ -101,7 +124,7 @@ func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
 
 // Predict tells what a scenario would be like. It is an error if a name of it is that of no container.
 func (h *History) Predict(s Scenario) (*Prediction, error) {
-	p := &Prediction{Stretches: len(h.rates), Resources: []Resource{}}
+	p := &Prediction{Stretches: len(h.rates), Resources: []Resource{}, Hosts: slices.Sorted(maps.Keys(h.cores))}
 	for _, rate := range h.rates {
 		p.MeanRate += rate / float64(len(h.rates))
 	}
@@ -113,40 +136,74 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	}
 	names := map[string]int{} // how many containers have each
 	for _, r := range h.resources {
-		now := r.resource(h.cores)
+		now := r.resource()
 		p.Resources = append(p.Resources, now)
 		if !now.isHost() {
 			names[now.Name]++
 		}
 	}
-	for name := range s.Replicas {
-		if names[name] == 0 {
-			return nil, fmt.Errorf("no request reached a container named %q", name)
-		}
+	if err := s.check(names, h.cores); err != nil {
+		return nil, err
 	}
-	for name := range s.Quota {
-		if names[name] == 0 {
-			return nil, fmt.Errorf("no request reached a container named %q", name)
-		}
-	}
-	more := p.replicated(s, names)
-	for i := range p.Resources {
-		p.Resources[i].change(p, s, names, more)
-	}
+	h.addOthers(p, &s)
+	slices.SortFunc(p.Resources, func(a, b Resource) int { return cmp.Compare(a.Node, b.Node) })
+	c := change{Scenario: &s, prediction: p, names: names, cores: h.cores, host: map[string]*Resource{}}
+	c.apply()
+	h.predictEntries(p, &s)
 	p.finish()
 	return p, nil
 }
 
+// check refuses names that nothing has.
+func (s *Scenario) check(names map[string]int, cores map[string]float64) error {
+	for _, all := range [][]string{slices.Collect(maps.Keys(s.Replicas)), slices.Collect(maps.Keys(s.Quota)),
+		slices.Collect(maps.Keys(s.Move))} {
+		for _, name := range all {
+			if names[name] == 0 {
+				return fmt.Errorf("no request reached a container named %q", name)
+			}
+		}
+	}
+	slices.Sort(s.Down)
+	s.Down = slices.Compact(s.Down)
+	for _, host := range slices.Concat(slices.Collect(maps.Values(s.Move)), s.Down) {
+		if _, ok := cores[host]; !ok {
+			return fmt.Errorf("no host is named %q", host)
+		}
+	}
+	if len(s.Down) >= len(cores) && len(s.Down) > 0 {
+		return errors.New("all hosts are to be down")
+	}
+	for _, host := range s.Move {
+		if slices.Contains(s.Down, host) {
+			return fmt.Errorf("host %q is to be down and to get containers", host)
+		}
+	}
+	return nil
+}
+
+// addOthers adds the CPUs of hosts that no request has reached until now, where containers move there.
+func (h *History) addOthers(p *Prediction, s *Scenario) {
+	to := slices.Sorted(maps.Values(s.Move))
+	for _, host := range slices.Compact(to) {
+		if node := graph.CPUsOf(host); h.resources[node] == nil {
+			p.Resources = append(p.Resources, Resource{Node: node, Name: graph.CPUsName(host), Host: host,
+				Parallel: h.cores[host], ParallelBy: "cores",
+				Unknown: "no request reached this host before, so that it is not known what else runs there"})
+		}
+	}
+}
+
 // resource is what is known of the past. How many cores it could use is that of the quarter of the time with the highest
 // rates: threads work at the same time where there is work for them.
-func (p *past) resource(cores map[string]float64) Resource {
+func (p *past) resource() Resource {
 	busiest := slices.Clone(p.all)
 	slices.SortFunc(busiest, func(a, b observed) int { return cmp.Compare(b.Rate, a.Rate) })
 	busiest = busiest[:(len(busiest)+3)/4]
 	slices.SortFunc(busiest, func(a, b observed) int { return cmp.Compare(a.parallel, b.parallel) })
 	middle := busiest[len(busiest)/2]
-	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, host: p.Host,
-		cores: cores[p.Host]}
+	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, Host: p.Host,
+		share: 1}
 	all := make([]Observation, len(p.all))
 	for i := range p.all {
 		all[i] = p.all[i].Observation
@@ -162,61 +219,10 @@ func (p *past) resource(cores map[string]float64) Resource {
 	return r
 }
 
-// replicated is what the replicas that are to come take of their host without requests, by its node.
-func (p *Prediction) replicated(s Scenario, names map[string]int) map[string]float64 {
-	more := map[string]float64{}
-	for i := range p.Resources {
-		r := &p.Resources[i]
-		if n, ok := s.Replicas[r.Name]; ok && !r.isHost() && r.demand != nil {
-			more[graph.CPUsOf(r.host)] += r.demand.Base * float64(n-names[r.Name]) / float64(names[r.Name])
-		}
-	}
-	return more
-}
-
-// change finds what the scenario makes of a resource.
-func (r *Resource) change(p *Prediction, s Scenario, names map[string]int, more map[string]float64) {
-	if r.demand == nil {
-		return
-	}
-	parallel, share, added := r.Parallel, 1.0, 0.0
-	if r.isHost() {
-		added = more[r.Node]
-	} else {
-		if n, ok := s.Replicas[r.Name]; ok {
-			share = float64(names[r.Name]) / float64(n)
-		}
-		if quota, ok := s.Quota[r.Name]; ok {
-			if r.ParallelBy == "quota" {
-				parallel, r.ParallelBy = r.cores, "cores"
-			}
-			if quota < parallel || parallel == 0 {
-				parallel, r.ParallelBy = quota, "quota"
-			}
-		}
-	}
-	before := r.demand.Cores(p.MeanRate).over(r.Parallel)
-	after := r.demand.Cores(p.Rate * share).plus(added).over(parallel)
-	r.Before, r.Utilisation, r.Parallel = &before, &after, parallel
-	if limit, ok := r.demand.Rate(parallel - added); ok {
-		limit = limit.over(share)
-		r.Limit = &limit
-	}
-}
-
 func (i Interval) over(n float64) Interval {
 	i.Value, i.Low = i.Value/n, i.Low/n
 	if i.High != nil {
 		high := *i.High / n
-		i.High = &high
-	}
-	return i
-}
-
-func (i Interval) plus(n float64) Interval {
-	i.Value, i.Low = i.Value+n, i.Low+n
-	if i.High != nil {
-		high := *i.High + n
 		i.High = &high
 	}
 	return i

@@ -13,7 +13,7 @@ import (
 
 // layers of the kernel programs' sources, the lowest first: a file includes files of its own layer and of those
 // before it.
-var layers = []string{"include", "sched", "net/proto", "net/http2", "net", "block", "tick", "forward", "groups", "test"}
+var layers = []string{"include", "sched", "net/proto", "net/http2", "net", "block", "tick", "forward", "groups", "region", "test"}
 
 var includeLine = regexp.MustCompile(`^\s*#\s*include\s+"([^"]+)"`)
 

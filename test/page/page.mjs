@@ -7,7 +7,7 @@
 // CHROMIUM names the browser (/usr/bin/chromium), OUTSIGHT_SCREENSHOTS a directory for pictures.
 // There must be an edge with transactions. Exit code 1 and a line per fault where one is found.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -15,6 +15,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 
 const { chromium } = createRequire(new URL('../../web/package.json', import.meta.url))('playwright-core')
 /** How long anything is waited for, in ms. It is generous: only what is broken takes as long. */
@@ -159,6 +160,31 @@ async function escape(page) {
     await page.waitForFunction(() => !document.querySelector('[data-tip]'))
   }
   await page.keyboard.press('Escape')
+}
+
+/** A server that three agents of a made-up shop tell of their hosts, and what to ask it with: the API and the command line. */
+async function withHosts(use) {
+  const directory = mkdtempSync(join(tmpdir(), 'outsight-page-'))
+  const [port, agents] = [await freePort(), await freePort()]
+  const program = fileURLToPath(new URL('../../bin/outsight', import.meta.url))
+  const helper = join(directory, 'hosts')
+  const built = spawn('go', ['build', '-o', helper, './test/page/hosts'], { cwd: fileURLToPath(new URL('../..', import.meta.url)), stdio: 'inherit' })
+  assert.equal((await once(built, 'exit'))[0], 0)
+  const server = spawn(program, ['server', '--listen', `127.0.0.1:${port}`, '--otlp', '', '--otlp-http', `127.0.0.1:${agents}`, '--data', join(directory, 'data')], { stdio: 'ignore' })
+  const url = `http://127.0.0.1:${port}/`
+  const run = (args) => promisify(execFile)(program, args).then((r) => r.stdout)
+  let hosts
+  try {
+    await until(() => fetch(url + 'healthz').then((r) => r.ok, () => false))
+    hosts = spawn(helper, [`http://127.0.0.1:${agents}`, 'shop'], { stdio: ['pipe', 'ignore', 'inherit'] })
+    await use({ url, run, there: async (path) => (await fetch(url + 'api/outsight/' + path)).json() })
+  } finally {
+    hosts?.stdin.end()
+    if (hosts) await once(hosts, 'exit')
+    server.kill('SIGINT')
+    await once(server, 'exit')
+    rmSync(directory, { recursive: true })
+  }
 }
 
 /** Takes pictures of a view on wide and narrow screens, light and dark, and asks whether it fits. */
@@ -540,6 +566,217 @@ const steps = {
       await once(server, 'exit')
       rmSync(directory, { recursive: true })
     }
+  },
+
+  async 'places containers on several hosts: moves with check boxes, before and after, as the command line has it'() {
+    await withHosts(async ({ url, there, run }) => {
+      await until(async () => (await there('place?from=now-30s').catch(() => ({})))?.moves?.length >= 3)
+      const to = Math.floor(Date.now() / 1000) + 1
+      const window = `from=${to - 20}&to=${to}`
+      await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.cores).length === 3)
+      const want = await there(`place?${window}`)
+      const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
+      page.setDefaultTimeout(patience)
+      page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+      await page.goto(`${url}#view=placement&${window}`)
+      await page.waitForSelector('[data-verdict]')
+      // The verdict, the figures and the moves are those of the command line, digit by digit.
+      const plain = (text) => text.replaceAll('−', '-').replace(/\s+/g, ' ')
+      const told = (n) => page.waitForSelector(`[data-figures-of="${n}"]`)
+      const same = async (text) => {
+        const shown = plain(await page.locator('[data-verdict]').innerText())
+        for (const sentence of text.split('\n')[0].replace(/\.$/, '').split('. All ')) assert.ok(shown.includes(plain(sentence.replace(/ moves?:.*/, ''))) && plain(sentence).split(': ')[1].split(', ').every((part) => shown.includes(part)), `the page says ${shown}, the command line ${sentence}`)
+        const rows = Object.fromEntries(text.split('\n').map((line) => line.match(/^(\S.*?\S) {2,}(\S.*?) {2,}(\S.*)$/)).filter(Boolean).map((m) => [m[1], [m[2], m[3]]]))
+        for (const [key, title] of [['bytes', 'bytes between hosts'], ['share', 'of all bytes between containers'], ['requests', 'urgent requests between hosts'], ['hosts', 'hosts in use'], ['cpu', 'highest CPU of a host, at peaks'], ['memory', 'highest memory of a host, at peaks'], ['deviation', "standard deviation of hosts' CPU"]]) {
+          const figure = page.locator(`[data-figure=${key}]`)
+          assert.deepEqual([await figure.locator('[data-now]').innerText(), await figure.locator('[data-then]').innerText()], rows[title], title)
+        }
+        const gains = (await page.locator('[data-gain]').allInnerTexts()).filter((t) => t !== 'not chosen').map(plain)
+        assert.deepEqual(gains, text.split('\n').filter((line) => /^ *\d+\. /.test(line)).map((line) => line.split('   ').at(-1)))
+      }
+      const command = ['place', '--server', url, '--from', String(to - 20), '--to', String(to)]
+      await told(want.moves.length)
+      await same(await run(command))
+      await picture(page, 'placement')
+      const nowOf = (host) => page.locator(`[data-pair="${host}"] [data-when=now] [data-chip]`).evaluateAll((list) => list.map((c) => c.dataset.chip).sort())
+      assert.deepEqual(await nowOf('host-b'), ['shop-cart', 'shop-db'])
+      const move = want.moves[0].moves[0]
+      assert.match(await page.locator(`[data-pair="${move.to}"] [data-when=then] [data-chip="${move.name}"]`).innerText(), new RegExp(`← ${move.from}`))
+      // One move is unchecked: the figures follow, and are those of the command line with the others.
+      await page.locator('[data-step="1"]').focus()
+      await page.keyboard.press('Space')
+      await told(want.moves.length - 1)
+      const rest = want.moves.filter((_, i) => i !== 1).map((s) => s.moves.map((m) => `${m.name}=${m.to}`).join())
+      await same(await run([...command, ...rest.flatMap((m) => ['--move', m])]))
+      assert.equal(hash(page).get('without'), want.containers[want.moves[1].moves[0].container].id)
+      // The link alone brings it back.
+      await page.reload()
+      await told(want.moves.length - 1)
+      assert.equal(await page.locator('[data-step="1"]').isChecked(), false)
+      // What is saved is of the chosen moves.
+      const saved = async (file) => {
+        const [download] = await Promise.all([page.waitForEvent('download'), page.click(`[data-save="${file}"]`)])
+        return readFileSync(await download.path(), 'utf8')
+      }
+      assert.equal(JSON.parse(await saved('outsight-placement.json')).moves.length, want.moves.length - 1)
+      const compose = await saved('outsight-compose.yaml')
+      assert.ok(compose.includes(`${move.name}:`) && !compose.includes(`${want.moves[1].moves[0].name}:`), compose)
+      await saved('outsight-kubernetes.yaml')
+      await saved('outsight-network-aware.yaml')
+      await page.click('[data-no-moves]')
+      await page.waitForSelector('[data-verdict]:has-text("No move is chosen")')
+      await page.click('[data-all-moves]')
+      await told(want.moves.length)
+      // A rule is kept, and stands in the URL. Another shows that no placement keeps both.
+      await page.fill('[name=names]', 'shop-cart, shop-cache')
+      await page.selectOption('[name=rule]', 'apart')
+      await page.locator('[name=names]').press('Enter')
+      await page.waitForSelector('[data-rule=apart]')
+      assert.equal(hash(page).get('apart'), 'shop-cart,shop-cache')
+      const apart = await there(`place?${window}&apart=shop-cart,shop-cache`)
+      await page.waitForFunction((text) => document.querySelector('[data-figure=bytes] [data-then]')?.textContent === text, (await run([...command, '--apart', 'shop-cart,shop-cache'])).match(/^bytes between hosts +\S+ \S+ +(.*)$/m)[1])
+      assert.ok(apart.after.cross_bytes_per_second > want.after.cross_bytes_per_second)
+      await page.fill('[name=names]', 'shop-cart,shop-cache')
+      await page.selectOption('[name=rule]', 'together')
+      await page.click('[data-add-rule]')
+      await page.waitForSelector('[data-refused=infeasible]')
+      assert.match(await page.locator('[data-refused]').innerText(), /No placement keeps these rules[^]*together and apart/)
+      await picture(page, 'placement-infeasible')
+      await page.click('[data-refused] button')
+      await told(want.moves.length)
+      await page.fill('[name=names]', 'shop-cart')
+      await page.selectOption('[name=rule]', 'together')
+      await page.click('[data-add-rule]')
+      await page.waitForSelector('[data-rule-error]')
+      // Another preset, and a headroom that cannot be kept is said.
+      await page.selectOption('[name=preset]', 'fewest-hosts')
+      await page.waitForSelector('[data-figure=hosts] [data-then]:text-is("1"), [data-figure=hosts] [data-then]:text-is("2")')
+      assert.equal(hash(page).get('preset'), 'fewest-hosts')
+      // A time without data.
+      await page.goto(`${url}#view=placement&from=${to - 90_000}&to=${to - 89_000}`)
+      await page.waitForSelector('[data-refused=other]:has-text("nothing to place")')
+      await page.context().close()
+      for (const colorScheme of ['light', 'dark']) {
+        for (const width of [1400, 400]) {
+          const page = await (await browser.newContext({ colorScheme, viewport: { width, height: 900 } })).newPage()
+          page.setDefaultTimeout(patience)
+          await page.goto(`${url}#view=placement&${window}&without=${want.containers[want.moves[1].moves[0].container].id}&stay=shop-mail`)
+          await page.waitForSelector('[data-figures-of]')
+          await picture(page, `placement-${colorScheme}-${width}`)
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+          assert.ok(wide <= width, `${wide} px of content at ${width} px`)
+          await page.context().close()
+        }
+      }
+    })
+    // The demo runs on one host.
+    const page = await open({}, '#view=placement', '[data-one-host]')
+    assert.match(await page.locator('[data-one-host]').innerText(), /one host/)
+    await page.context().close()
+  },
+
+  async 'asks what if: load, replicas, quota and host, with bounds, from a view and from a panel'() {
+    await withHosts(async ({ url, there, run }) => {
+      // Requests come in waves of 20 s.
+      await until(async () => (await there('whatif?load=2x&from=now-1m').catch(() => undefined))?.limit)
+      const to = Math.floor(Date.now() / 1000) + 1
+      const window = `from=${to - 60}&to=${to}`
+      await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.cores).length === 3)
+      const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
+      page.setDefaultTimeout(patience)
+      page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+      const shows = async (query) => {
+        const want = await there(`whatif?${window}&${query}`)
+        const limited = want.resources.find((r) => r.node === want.limited_by)
+        await page.waitForFunction((name) => document.querySelector('tr.first-limit')?.dataset.resource === name, limited.name)
+        const used = Object.fromEntries(await page.locator('[data-resource]').evaluateAll((list) => list.map((r) => [r.dataset.resource, Number(r.querySelector('[data-used]')?.dataset.used)])))
+        return { want, same: want.resources.every((r) => used[r.name] === r.utilisation?.value) }
+      }
+      const follows = async (query) => {
+        let of
+        await until(async () => (of = await shows(query)).same)
+        return of.want
+      }
+      await page.goto(`${url}#view=whatif&${window}`)
+      const twice = await follows('load=2x')
+      assert.ok(twice.rate > 1.99 * twice.mean_rate && twice.limit.low < twice.limit.value)
+      assert.match(await page.locator('[data-verdict]').innerText(), /Used up first: CPUs of host-a, at \d+\/s \(\d+\/s to \d+\/s\)/)
+      assert.match(await run(['whatif', '--server', url, '--from', String(to - 60), '--to', String(to), '--load', '2x']), /Used up first: CPUs of host-a, at /)
+      // Five times the load is too much, with another host it is less so; replicas and a quota stand in the URL too.
+      await page.selectOption('[name=load]', '10x')
+      await page.waitForSelector('[data-verdict=worse]')
+      assert.match(await page.locator('[data-verdict]').innerText(), /^CPUs of host-a is used up at .*\n+.*does not get there/)
+      for (const [kind, name, value] of [['move', 'shop-search', 'host-c'], ['replicas', 'shop-cart', '2'], ['quota', 'shop-db', '0.5']]) {
+        await page.fill('[name=container]', name)
+        await page.selectOption('[name=what]', kind)
+        await page.fill('[name=value]', value)
+        await page.locator('[name=value]').press('Enter')
+        await page.waitForSelector(`[data-change=${kind}]`)
+      }
+      const other = await follows('load=10x&move=shop-search:host-c&replicas=shop-cart:2&quota=shop-db:0.5')
+      assert.equal(other.resources.find((r) => r.name === 'shop-search').host, 'host-c')
+      assert.equal(other.resources[0].name, 'shop-db')
+      assert.equal(other.resources[0].parallel_by, 'quota')
+      await page.reload()
+      await follows('load=10x&move=shop-search:host-c&replicas=shop-cart:2&quota=shop-db:0.5')
+      await picture(page, 'whatif')
+      // A host that is down: its containers run elsewhere, and how long requests take is what the API says.
+      await page.goto(`${url}#view=whatif&load=1x&${window}`)
+      await follows('load=1x')
+      await page.selectOption('[name=what]', 'down')
+      await page.fill('[name=value]', 'host-c')
+      await page.click('[data-add-change]')
+      await page.waitForSelector('[data-change=down]')
+      const down = await follows('load=1x&down=host-c')
+      const moved = down.resources.find((r) => r.moved_from === 'host-c')
+      assert.ok(moved, 'nothing moves from the host that is down')
+      assert.match(await page.locator(`[data-resource="${moved.name}"] th`).innerText(), new RegExp(`host-c → ${moved.host}`))
+      for (const e of down.entries.filter((e) => e.then)) assert.ok(Math.abs(Number(await page.locator(`[data-entry="${e.name}"] [data-quantile=p99]`).getAttribute('data-then')) / e.then.p99.value - 1) < 1e-9)
+      assert.ok(down.entries.length > 0)
+      await picture(page, 'whatif-down')
+      await page.fill('[name=container]', 'shop-db')
+      await page.selectOption('[name=what]', 'replicas')
+      await page.fill('[name=value]', '1.5')
+      await page.click('[data-add-change]')
+      await page.waitForSelector('[data-change-error]')
+      // The panel of a container asks the same, with its own fields.
+      await page.goto(`${url}#node=id-of-shop-db&${window}`)
+      await page.click('[data-ask-open]')
+      await page.waitForSelector('[data-mine]')
+      await page.fill('[name=ask-quota]', '0.4')
+      await page.locator('[name=ask-quota]').press('Tab')
+      await page.waitForFunction(() => location.hash.includes('quota=shop-db'))
+      const quota = (await there(`whatif?${window}&load=2x&quota=shop-db:0.4`)).resources.find((r) => r.name === 'shop-db')
+      await page.waitForFunction((v) => Number(document.querySelector('[data-mine] [data-used]')?.dataset.used) === v, quota.utilisation.value)
+      await page.selectOption('[name=ask-move]', 'host-c')
+      await page.waitForFunction(() => location.hash.includes('move=shop-db'))
+      await picture(page, 'whatif-panel')
+      await page.click('[data-to-whatif]')
+      await page.waitForSelector('[data-change=move]')
+      // Too little of the past: every resource says that it cannot be told, and none has a number.
+      await page.goto(`${url}#view=whatif&from=${to - 3}&to=${to}`)
+      await page.waitForSelector('[data-verdict=unsure]')
+      assert.match(await page.locator('[data-verdict]').innerText(), /It cannot be told what runs out first[^]*too few stretches/)
+      assert.equal(await page.locator('[data-used]').count(), 0)
+      // A name that no request reached.
+      await page.goto(`${url}#view=whatif&${window}&replicas=nobody%3A2`)
+      await page.waitForSelector('[data-refused]:has-text("nobody")')
+      await page.click('[data-refused] button')
+      await follows('load=2x')
+      await page.context().close()
+      for (const colorScheme of ['light', 'dark']) {
+        for (const width of [1400, 400]) {
+          const page = await (await browser.newContext({ colorScheme, viewport: { width, height: 900 } })).newPage()
+          page.setDefaultTimeout(patience)
+          await page.goto(`${url}#view=whatif&load=5x&${window}`)
+          await page.waitForSelector('[data-used]')
+          await picture(page, `whatif-${colorScheme}-${width}`)
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+          assert.ok(wide <= width, `${wide} px of content at ${width} px`)
+          await page.context().close()
+        }
+      }
+    })
   },
 
   async 'tells the first limit and the critical path, as the API does'() {
@@ -929,9 +1166,9 @@ const steps = {
   async 'has a key for each view, tells them, and lets them be turned off'() {
     const page = await open()
     const views = await page.locator('[data-view]').evaluateAll((list) => list.map((b) => b.dataset.view))
-    assert.equal(views.length, 9)
+    assert.equal(views.length, 11)
     for (const [i, view] of views.entries()) {
-      await page.keyboard.press(String(i + 1))
+      await page.keyboard.press('123456789pw'[i])
       await page.waitForSelector(`[data-view=${view}][aria-current=page]`)
       assert.equal(hash(page).get('view') ?? 'map', view)
     }
@@ -945,7 +1182,7 @@ const steps = {
     await page.keyboard.press('2')
     await page.click('[data-help]')
     await page.waitForSelector('dialog.help[open]')
-    assert.equal(hash(page).get('view'), 'health')
+    assert.equal(hash(page).get('view'), views.at(-1))
     await page.check('[name=keys]')
     await page.keyboard.press('Escape')
     await page.waitForFunction(() => !document.querySelector('dialog.help'))
@@ -1043,7 +1280,7 @@ const steps = {
         if (!/disposed|already handled|closed/.test(e.message)) throw e
       }
     })
-    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health']) {
+    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health', 'placement', 'whatif']) {
       await page.goto(base + '#view=' + view)
       await page.reload()
       await page.waitForSelector(view === 'map' ? '.label[data-edge]' : '.content section')
@@ -1302,7 +1539,7 @@ const steps = {
   async 'has the date, the time and the zone of its window, live and held'() {
     const page = await open({ timezoneId: 'Asia/Kolkata' })
     const when = /^\d+ \w+ \d{4}, \d\d:\d\d:\d\d – (\d+ \w+ \d{4}, )?\d\d:\d\d:\d\d UTC\+5:30$/
-    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health']) {
+    for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health', 'placement', 'whatif']) {
       await page.click(`[data-view=${view}]`)
       assert.match(await page.locator('[data-when]').innerText(), when)
     }

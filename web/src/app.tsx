@@ -15,6 +15,7 @@ import { MatrixView } from './matrixview'
 import { Nav } from './nav'
 import { Panel } from './panel'
 import { PathView } from './pathview'
+import { PlacementView } from './placementview'
 import { RecordingsView } from './recordingsview'
 import { ServicesView } from './servicesview'
 import { edgeOf, grouped, hides, nodeOf, useUrlState, VIEWS, type Change } from './state'
@@ -25,6 +26,7 @@ import { useTheme } from './theme'
 import { isBefore } from './usual'
 import { Tip, useExplainer } from './tip'
 import { ViewBar } from './viewbar'
+import { WhatIfView } from './whatifview'
 
 /** How often a live view is read anew, in ms: a long window changes little in a second. */
 const period = (window: number) => (window <= 300 ? 2000 : window <= 900 ? 5000 : 10_000)
@@ -106,6 +108,7 @@ export function App() {
       <Nav state={state} change={change} range={range} />
       <div class="body">
         <main class="content">
+          <h1 class="hidden">{title}</h1>
           {grouped(state.view) && <Note loading={!g && !graph.error} empty={g !== undefined && g.nodes.length === 0} live={live} range={range} change={change} />}
           {grouped(state.view) && g && g.nodes.length > 0 && (
             <section class="map" aria-label={state.view === 'map' ? 'Service map' : title}>
@@ -123,6 +126,8 @@ export function App() {
             <section class="map" aria-label={title}>
               {state.view === 'recordings' && <RecordingsView state={state} change={change} />}
               {state.view === 'hosts' && <HostsView state={state} change={change} query={window} period={every} />}
+              {state.view === 'placement' && <PlacementView state={state} change={change} window={window} />}
+              {state.view === 'whatif' && <WhatIfView state={state} change={change} window={window} />}
               {state.view === 'health' && <HealthView graph={g} away={graph.error} status={status} state={state} change={change} />}
             </section>
           )}

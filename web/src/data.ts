@@ -1,16 +1,16 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { authorization, tokenRefused } from './token'
-import type { Baseline, Changes, ContentionAnswer, Events, Extent, Flight, Graph, Hosts, Matrix, PathAnswer, Probe, Recordings, Seconds, Services, Status } from './types'
+import type { Baseline, Changes, ContentionAnswer, Events, Extent, Flight, Graph, Hosts, Matrix, PathAnswer, Placement, Probe, Recordings, Seconds, Services, Status, WhatIf } from './types'
 
 const TIMEOUT = 25_000
 
 /** When what failed is tried again that is read once otherwise, in ms. */
 export const AGAIN = 10_000
 
-async function get<T>(path: string, signal: AbortSignal): Promise<T> {
+async function get<T>(path: string, signal: AbortSignal, body?: string): Promise<T> {
   let response: Response
   try {
-    response = await fetch(path, { headers: authorization(), signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT)]) })
+    response = await fetch(path, { ...sent(body), signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT)]) })
   } catch (e) {
     if (signal.aborted) throw e
     throw new Error((e as Error).name === 'TimeoutError' ? `The server has not answered for ${TIMEOUT / 1000} s.` : 'The server cannot be reached.')
@@ -19,11 +19,14 @@ async function get<T>(path: string, signal: AbortSignal): Promise<T> {
     tokenRefused()
     throw new Error('The server asks for a token.')
   }
-  const body = await response.json().catch(() => undefined)
-  if (!response.ok) throw new Error(body?.error ?? `The server answered ${response.status} ${response.statusText}.`)
-  if (body === undefined) throw new Error('The answer of the server is not JSON.')
-  return body as T
+  const answer = await response.json().catch(() => undefined)
+  if (!response.ok) throw new Error(answer?.error ?? `The server answered ${response.status} ${response.statusText}.`)
+  if (answer === undefined) throw new Error('The answer of the server is not JSON.')
+  return answer as T
 }
+
+/** A request without a body, or one that posts it. */
+const sent = (body?: string): RequestInit => ({ headers: authorization(), ...(body !== undefined && { method: 'POST', body }) })
 
 export interface Loaded<T> {
   data?: T
@@ -36,11 +39,14 @@ export interface Loaded<T> {
 /**
  * Loads from path(), again every period ms (0: once, unless it fails) while the page is visible. The last data
  * stay while an error lasts; a new key forgets nothing either, so that the view does not blink. The key '' loads nothing.
+ * Where there is a body, it is posted.
  */
-export function usePoll<T>(key: string, path: () => string, period: number): Loaded<T> {
+export function usePoll<T>(key: string, path: () => string, period: number, body?: string): Loaded<T> {
   const [loaded, set] = useState<Loaded<T>>({ loading: true })
   const make = useRef(path)
   make.current = path
+  const post = useRef(body)
+  post.current = body
   useEffect(() => {
     if (key === '') return
     const stop = new AbortController()
@@ -53,7 +59,7 @@ export function usePoll<T>(key: string, path: () => string, period: number): Loa
       running = true
       let failed = false
       try {
-        const data = await get<T>(make.current(), stop.signal)
+        const data = await get<T>(make.current(), stop.signal, post.current)
         done = true
         if (!stop.signal.aborted) set({ data, at: Date.now() / 1000, loading: false })
       } catch (e) {
@@ -83,6 +89,8 @@ export const useMatrix = (key: string, path: () => string, period: number) => us
 export const usePath = (key: string, path: () => string, period: number) => usePoll<PathAnswer>(key, path, period)
 export const useChanges = (key: string, path: () => string, period: number) => usePoll<Changes>(key, path, period)
 export const useServices = (key: string, path: () => string, period: number) => usePoll<Services>(key, path, period)
+export const usePlacement = (key: string, path: () => string, period: number, body?: string) => usePoll<Placement>(key, path, period, body)
+export const useWhatIf = (key: string, path: () => string, period: number) => usePoll<WhatIf>(key, path, period)
 export const useHosts = (key: string, path: () => string, period: number) => usePoll<Hosts>(key, path, period)
 export const useRecordings = () => usePoll<Recordings>('recordings', () => '/api/outsight/recordings', 10_000)
 export const useFlight = (key: string, path: () => string, period: number) => usePoll<Flight>(key, path, period)
@@ -144,8 +152,8 @@ export const load = get
 export const labelledPath = (metrics: readonly string[], window: string): string => `/api/outsight/labelled?metrics=${metrics.join()}&${window}`
 
 /** Loads something that is no JSON, as a file. */
-export async function loadFile(path: string): Promise<Blob> {
-  const response = await fetch(path, { headers: authorization(), signal: AbortSignal.timeout(TIMEOUT) })
+export async function loadFile(path: string, body?: string): Promise<Blob> {
+  const response = await fetch(path, { ...sent(body), signal: AbortSignal.timeout(TIMEOUT) })
   if (response.status === 401) tokenRefused()
   if (!response.ok) throw new Error(`The server answered ${response.status} ${response.statusText}.`)
   return response.blob()

@@ -81,7 +81,7 @@ function shownIn(s: Pick<State, 'view' | 'node' | 'edge' | 'strip'>): Set<Affect
 
 const ON: Record<View, Affected[]> = {
   map: ['usage', 'edges'], services: ['usage', 'edges', 'endpoints', 'energy'], path: ['usage', 'edges'], matrix: ['edges'], containers: ['usage', 'edges'], changes: ['usage', 'edges'],
-  recordings: ['flight'], hosts: ['usage'], health: ['usage', 'disks', 'edges', 'endpoints', 'contention', 'energy', 'names', 'flight', 'history'],
+  recordings: ['flight'], hosts: ['usage'], placement: ['usage', 'edges'], whatif: ['usage', 'edges'], health: ['usage', 'disks', 'edges', 'endpoints', 'contention', 'energy', 'names', 'flight', 'history'],
 }
 
 /** The numbers on the screen that lack something, in words; empty where none does. */

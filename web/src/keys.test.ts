@@ -1,9 +1,10 @@
 import { expect, it } from 'vitest'
 import { actionOf, KEYS } from './keys'
-import { VIEWS } from './state'
+import { VIEW_KEYS, VIEWS } from './state'
 
-it('has a digit for each view, in their order', () => {
-  VIEWS.forEach(([view], i) => expect(actionOf(String(i + 1), { window: 300 })).toEqual({ view }))
+it('has a key for each view, in their order', () => {
+  expect(VIEW_KEYS).toHaveLength(VIEWS.length)
+  VIEWS.forEach(([view], i) => expect(actionOf(VIEW_KEYS[i]!, { window: 300 })).toEqual({ view }))
   expect(actionOf('0', { window: 300 })).toBeUndefined()
 })
 

@@ -1,4 +1,4 @@
-import { VIEWS, WINDOWS, type State, type View } from './state'
+import { VIEW_KEYS, VIEWS, WINDOWS, type State, type View } from './state'
 
 // What keys do. Single letters can be turned off, for people who speak to their browser.
 
@@ -9,7 +9,7 @@ export interface Key {
 
 /** All keys, for the help. */
 export const KEYS: Key[] = [
-  ...VIEWS.map(([, title, what], i) => ({ keys: String(i + 1), does: `${title}: ${what}` })),
+  ...VIEWS.map(([, title, what], i) => ({ keys: VIEW_KEYS[i]!, does: `${title}: ${what}` })),
   { keys: '/', does: 'filter by name' },
   { keys: 'l', does: 'hold still, or follow the present' },
   { keys: 'm', does: 'the last minutes, tick by tick' },
@@ -23,7 +23,7 @@ export type Action = { view: View } | { window: number } | 'filter' | 'live' | '
 
 /** What a key does, undefined where it does nothing. */
 export function actionOf(key: string, state: Pick<State, 'window' | 'from'>): Action | undefined {
-  const view = /^[1-9]$/.test(key) ? VIEWS[Number(key) - 1]?.[0] : undefined
+  const view = key.length === 1 ? VIEWS[VIEW_KEYS.indexOf(key)]?.[0] : undefined
   if (view) return { view }
   const at = WINDOWS.findIndex(([, w]) => w === state.window)
   switch (key) {

@@ -1,6 +1,6 @@
 import { When } from './header'
 import { CLOSED, pastOf } from './strip'
-import { VIEWS, type Change, type State } from './state'
+import { VIEW_KEYS, VIEWS, type Change, type State } from './state'
 
 /** The views, as tabs. */
 export function Nav({ state, change, range }: { state: State; change: Change; range: [number, number] }) {
@@ -8,7 +8,7 @@ export function Nav({ state, change, range }: { state: State; change: Change; ra
     <nav class="nav" aria-label="Views">
       <div class="tabs">
         {VIEWS.map(([view, title, what], i) => (
-          <button key={view} data-view={view} aria-current={state.view === view ? 'page' : undefined} title={`${what[0]!.toUpperCase()}${what.slice(1)} (${i + 1})`} onClick={() => change({ view })}>{title}</button>
+          <button key={view} data-view={view} aria-current={state.view === view ? 'page' : undefined} title={`${what[0]!.toUpperCase()}${what.slice(1)} (${VIEW_KEYS[i]})`} onClick={() => change({ view })}>{title}</button>
         ))}
       </div>
       <When state={state} range={range} />

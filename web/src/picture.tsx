@@ -7,18 +7,20 @@ interface Props {
   file: string
   what: string
   title: string
+  /** What is posted, where a GET is not enough. */
+  body?: string
 }
 
 /**
  * Saves what is shown as a file. It is loaded here and not by following a link, because a link cannot send the
  * token that the server may ask for.
  */
-export function Save({ path, file, what, title }: Props) {
+export function Save({ path, file, what, title, body }: Props) {
   const [state, set] = useState<'' | 'loading' | 'failed'>('')
   const save = async () => {
     set('loading')
     try {
-      const url = URL.createObjectURL(await loadFile(path))
+      const url = URL.createObjectURL(await loadFile(path, body))
       const link = document.createElement('a')
       Object.assign(link, { href: url, download: file })
       link.click()

@@ -46,7 +46,34 @@ export interface State {
   sort: string
   /** Filter of names. */
   q: string
+  /** What a placement is to be good for; '' for all of it. */
+  preset: Preset
+  /** Rules of a placement, as the command line has them: "a,b", and of hosts "a=host,host". */
+  rules: Rule[]
+  /** What is to be different: the load, as "2x" or "400/s", and "name:value" of containers, or a host that is down. */
+  load: string
+  changes: Changed[]
+  /** Whether the panel of a container asks what would be if. */
+  ask?: boolean
+  /** The first containers of the moves that are not to be made, by their short ids. */
+  without: string[]
 }
+
+export const PRESETS = ['', 'least-traffic', 'fewest-hosts', 'lowest-latency', 'lowest-energy'] as const
+export type Preset = (typeof PRESETS)[number]
+export const RULES = ['together', 'apart', 'on', 'not_on', 'stay'] as const
+export type RuleKind = (typeof RULES)[number]
+export type Rule = [kind: RuleKind, text: string]
+export const CHANGED = ['replicas', 'quota', 'move', 'down'] as const
+export type ChangedKind = (typeof CHANGED)[number]
+export type Changed = [kind: ChangedKind, text: string]
+const LOAD = /^([0-9]{1,9}(\.[0-9]{1,9})?)(x|\/s)$/
+const CHANGE = { replicas: /^.+:[1-9][0-9]{0,3}$/, quota: /^.+:[0-9]{1,4}(\.[0-9]{1,6})?$/, move: /^.+:.+$/, down: /./ }
+/** Whether the server takes a load so. */
+export const isLoad = (text: string): boolean => LOAD.test(text) && parseFloat(text) > 0
+/** How many rules and left out moves a link has at most, and how long each may be. */
+const MANY = 100
+const LONG = 300
 
 export const WINDOWS: [string, number][] = [['1m', 60], ['5m', 300], ['15m', 900], ['1h', 3600], ['6h', 21600]]
 
@@ -57,8 +84,8 @@ export const PERCENTILES = ['mean', 'p50', 'p75', 'p90', 'p99'] as const
 export type Percentile = (typeof PERCENTILES)[number]
 export type Ago = '' | '1h' | '1d' | '7d'
 export const AGOS: [Ago, string, number][] = [['', 'the window before', 0], ['1h', '1 hour earlier', 3600], ['1d', '1 day earlier', 86_400], ['7d', '1 week earlier', 604_800]]
-export type View = 'map' | 'services' | 'path' | 'matrix' | 'containers' | 'changes' | 'recordings' | 'hosts' | 'health'
-/** The views in the order of their tabs, and of the keys 1 to 9. */
+export type View = 'map' | 'services' | 'path' | 'matrix' | 'containers' | 'changes' | 'recordings' | 'hosts' | 'health' | 'placement' | 'whatif'
+/** The views in the order of their tabs. */
 export const VIEWS: [View, string, string][] = [
   ['map', 'Map', 'who talks to whom, how much and how slowly'],
   ['services', 'Services', 'how near each service is to its limit, and how it answers'],
@@ -69,16 +96,22 @@ export const VIEWS: [View, string, string][] = [
   ['recordings', 'Recordings', 'short saturations, tick by tick'],
   ['hosts', 'Hosts', 'what each host is used for, and by whom it is watched'],
   ['health', 'Health', 'what is lost, over budget or missing, and what to do'],
+  ['placement', 'Placement', 'on which hosts containers would better run, and the moves that lead there'],
+  ['whatif', 'What if', 'what would run out if more requests came, or containers were others'],
 ]
+/** The keys of the views, in their order. */
+export const VIEW_KEYS = '123456789pw'
+/** Views that are about no grouping of nodes. */
+const UNGROUPED: View[] = ['recordings', 'hosts', 'health', 'placement', 'whatif']
 /** Whether a view leaves small edges out; an analysis needs all of them, and so do sums. */
 export const hides = (view: View): boolean => view === 'map'
 /** Whether a view is about the nodes of a grouping. */
-export const grouped = (view: View): boolean => view !== 'recordings' && view !== 'hosts' && view !== 'health'
+export const grouped = (view: View): boolean => !UNGROUPED.includes(view)
 /** The numbers of an edge of the map, and of a cell of the matrix. */
 const COLOURS = ['bytes_per_second', 'bytes', ...[...SIDE_GROUPS, ...ENDS_GROUPS].flatMap(([, keys]) => keys)]
 const NUMBERS = [...COLOURS, ...PROBE_GROUPS.flatMap(([, keys]) => keys)]
 
-const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes_per_second', colour: '', percentile: 'mean', ago: '' }
+const DEFAULT: State = { window: 300, sort: '-usage.cpu_cores', q: '', view: 'map', by: 'container', share: 0, quantity: 'bytes_per_second', colour: '', percentile: 'mean', ago: '', preset: '', rules: [], without: [], load: '2x', changes: [] }
 export const STRIPS: [string, number][] = [['10s', 10], ['1m', 60], ['5m', 300], ['10m', 600]]
 const MARK = /^[a-z-]+@[0-9]{1,14}$/
 const CHARTS = /^((usage|served|called|client|server|ends)\.[a-z0-9_]+|endpoint\.(rate|latency))$/
@@ -138,6 +171,14 @@ export function parse(hash: string): State {
   const sort = p.get('sort')
   if (sort && SORTS.test(sort)) s.sort = sort
   s.q = (p.get('q') ?? '').slice(0, 200)
+  s.preset = PRESETS.find((preset) => preset === p.get('preset')) ?? DEFAULT.preset
+  const list = (key: string) => p.getAll(key).filter((text) => text !== '' && text.length <= LONG).slice(0, MANY)
+  s.rules = RULES.flatMap((kind) => list(kind).map((text): Rule => [kind, text])).slice(0, MANY)
+  s.without = list('without')
+  const load = p.get('load')
+  if (load && isLoad(load)) s.load = load
+  s.changes = CHANGED.flatMap((kind) => list(kind).filter((text) => CHANGE[kind].test(text)).map((text): Changed => [kind, text])).slice(0, MANY)
+  if (p.has('ask') && s.node) s.ask = true
   return s
 }
 
@@ -165,6 +206,12 @@ export function write(s: State): string {
   }
   if (s.sort !== DEFAULT.sort) p.set('sort', s.sort)
   if (s.q) p.set('q', s.q)
+  if (s.preset) p.set('preset', s.preset)
+  for (const [kind, text] of s.rules) p.append(kind, text)
+  for (const id of s.without) p.append('without', id)
+  if (s.load !== DEFAULT.load) p.set('load', s.load)
+  for (const [kind, text] of s.changes) p.append(kind, text)
+  if (s.ask && s.node) p.set('ask', '')
   const text = p.toString()
   return text ? '#' + text : ''
 }

@@ -571,6 +571,146 @@ export interface Status {
   completeness: Completeness
 }
 
+/** What something uses: the mean over the window, and the highest of its minutes. */
+export interface Use {
+  mean: number
+  peak: number
+}
+
+/** What a placement is like; shares are 0 to 1. */
+export interface PlaceFigures {
+  cost: number
+  cross_bytes_per_second: number
+  cross_bytes_share: number
+  cross_requests_share: number
+  hosts_in_use: number
+  highest_cpu_share: number
+  highest_memory_share: number
+  cpu_deviation: number
+  watts?: number
+  moved: number
+}
+
+export interface PlaceMove {
+  container: number
+  name: string
+  from: string
+  to: string
+}
+
+/** Containers that move at once, and what the placement is like then. */
+export interface PlaceStep {
+  moves: PlaceMove[]
+  gain: number
+  after?: PlaceFigures
+}
+
+export interface HostUse {
+  cpu_cores: Use
+  memory_bytes: number
+  containers: number
+}
+
+export interface PlaceContainer {
+  id: string
+  name: string
+  namespace?: string
+  workload?: string
+  /** Where it runs now, as an index. */
+  host: number
+  cpu_cores: Use
+  memory_bytes: Use
+  pinned?: string
+  of_host?: boolean
+}
+
+/** Where containers would better run. */
+export interface Placement {
+  from: string
+  to: string
+  covered_seconds: number
+  headroom: number
+  before: PlaceFigures
+  after: PlaceFigures
+  moves: PlaceStep[]
+  bound: number
+  gap: number
+  search: 'exact' | 'annealing' | 'chosen'
+  broken?: string[]
+  broken_after?: string[]
+  full?: string
+  /** The host of each container after all moves, as an index. */
+  placement: number[]
+  hosts_before: HostUse[]
+  hosts_after: HostUse[]
+  hosts: { name: string; cores: number; memory_bytes: number }[]
+  containers: PlaceContainer[]
+  traffic: [number, number, number][]
+}
+
+/** An estimate, with the bounds between which the truth is in nine of ten cases; there may be none above. */
+export interface Interval {
+  value: number
+  low: number
+  high?: number
+}
+
+/** A container, or the CPUs of a host, as it would be. */
+export interface WhatIfResource {
+  node: string
+  name: string
+  host: string
+  /** Where it was, if it is on another one. */
+  moved_from?: string
+  parallel: number
+  parallel_by: string
+  base?: number
+  per_request?: number
+  before?: Interval
+  utilisation?: Interval
+  limit?: Interval
+  unknown?: string
+}
+
+export interface Latencies {
+  mean: Interval
+  p50: Interval
+  p95: Interval
+  p99: Interval
+}
+
+/** How long requests take where they come in, at the mean rate and then; in seconds. */
+export interface WhatIfEntry {
+  node: string
+  name: string
+  rate: number
+  model?: 'queueing' | 'scalability'
+  before?: Latencies
+  then?: Latencies
+  /** A resource is used up, so that the queue has no end. */
+  saturated?: boolean
+  /** How far off each model was on the past, as shares, and at how many times the load that it knew. */
+  tested?: { queueing?: number; scalability?: number; times: number }
+  unknown?: string
+}
+
+/** What would be if more came, or containers were others. */
+export interface WhatIf {
+  from: string
+  to: string
+  step_seconds: number
+  mean_rate: number
+  rate: number
+  stretches: number
+  least_rate: number
+  greatest_rate: number
+  limit?: Interval
+  limited_by?: string
+  resources: WhatIfResource[]
+  entries: WhatIfEntry[]
+  hosts: string[]
+}
+
 /** A container that ended before its name was known: known by the start of its id. */
 export const unnamed = (n: Node): boolean => n.gone === true && /^[0-9a-f]{12}$/.test(n.name)
 

@@ -275,7 +275,7 @@ func isOfSyncWay(f model.Feature) bool {
 var ofGroups = []string{"tp_btf/sched_switch", "tp_btf/sched_process_exec", "tp_btf/sched_process_exit",
 	"tp_btf/cgroup_mkdir",
 	"tp_btf/cgroup_rmdir", "tp_btf/cgroup_attach_task", "syscall/read_clocks", "tp_btf/sched_process_fork", "iter/task",
-	"contention", "tp_btf/mark_victim"}
+	"contention", "tp_btf/mark_victim", "tp_btf/task_rename"}
 
 func isOfEdges(f model.Feature) bool { return !slices.Contains(ofGroups, f.Name) }
 

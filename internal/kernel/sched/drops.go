@@ -23,3 +23,7 @@ var counterDropNames = map[countersCounterDrop]string{
 	countersCounterDropDROP_COUNTER_CORE:    "counter_cores",
 	countersCounterDropDROP_COUNTER_PROCESS: "counter_processes",
 }
+
+var appmetricsDropNames = map[appmetricsAppmetricsDrop]string{
+	appmetricsAppmetricsDropDROP_METRICS_FILE: "metrics_file_events",
+}

@@ -10,5 +10,6 @@ func TestDropsHaveNames(t *testing.T) {
 	kerneltest.DropsHaveNames(t, cgroupDropNames, cgroupsCgroupDropCGROUP_DROPS)
 	kerneltest.DropsHaveNames(t, contentionDropNames, contentionContentionDropCONTENTION_DROPS)
 	kerneltest.DropsHaveNames(t, reclaimDropNames, reclaimReclaimDropRECLAIM_DROPS)
+	kerneltest.DropsHaveNames(t, appmetricsDropNames, appmetricsAppmetricsDropAPPMETRICS_DROPS)
 	kerneltest.DropsHaveNames(t, counterDropNames, countersCounterDropCOUNTER_DROPS)
 }

@@ -5,3 +5,4 @@ package sched
 //go:generate bpf2go -type contention_cpu -type contention_lane -type contention_pair contention ../../../bpf/sched/contention.bpf.c
 //go:generate bpf2go -type reclaim_group reclaim ../../../bpf/sched/reclaim.bpf.c
 //go:generate bpf2go -type counter_lane -type counter_cpu -type counter_process -type counter_process_key counters ../../../bpf/sched/counters.bpf.c
+//go:generate bpf2go appmetrics ../../../bpf/sched/appmetrics.bpf.c

@@ -13,6 +13,7 @@ func TestMain(m *testing.M) {
 	kerneltest.Main(m, map[string]func(string) int{
 		"faults": func(string) int { return touchPages() }, "rename": func(string) int { return renameProcess() },
 		"pinned-spin": pinned, "pinned-spin4": pinned, "pinned-nap": pinned, "read-file": useMemory, "take-memory": useMemory,
+		"name-threads": nameThreads, "flood-metrics": flood,
 		"threads": func(string) int { return startThreads(before) },
 	})
 }
@@ -28,5 +29,6 @@ func open(t *testing.T, o Options) *Sched {
 func TestCallsFitOlderVerifiers(t *testing.T) {
 	kerneltest.CallsFitOlderVerifiers(t, map[string]func() (*ebpf.CollectionSpec, error){
 		"cgroups": loadCgroups, "contention": loadContention, "reclaim": loadReclaim, "counters": loadCounters,
+		"appmetrics": loadAppmetrics,
 	})
 }

@@ -42,7 +42,9 @@ type Sched struct {
 	// reclaim is nil where it is not counted; victims are the drops of events of killed processes.
 	reclaim *reclaimReader
 	victims *host.Drops[reclaimReclaimDrop]
-	events  chan model.CgroupEvent
+	// metricsFiles are the drops of events of files with metrics; nil where there are no such events.
+	metricsFiles *host.Drops[appmetricsAppmetricsDrop]
+	events       chan model.CgroupEvent
 	// done is closed by Close; reading tells whether the reader of the ring then closes events.
 	done      chan struct{}
 	reading   bool
@@ -76,7 +78,8 @@ func (p *Sched) UseSlots(by SlotUser) { p.slotUsers = append(p.slotUsers, by) }
 
 // Hooks are what may be attached to, but for counters, which are an option.
 func (p *Sched) Hooks() []host.Hook {
-	return slices.Concat(cgroupHooks, []host.Hook{forkHook, tasksHook, contentionHook, reclaimHook, victimHook})
+	return slices.Concat(cgroupHooks, []host.Hook{forkHook, tasksHook, contentionHook, reclaimHook, victimHook,
+		metricsFileHook})
 }
 
 // Open loads and attaches the programs. Those at one hook run in the order in which they come here.
@@ -89,6 +92,8 @@ func (p *Sched) Open(k *host.Kernel) error {
 	}
 	p.Loading = "memory"
 	errs = append(errs, p.openReclaim(k))
+	p.Loading = "applications"
+	errs = append(errs, p.openMetricsFiles(k))
 	p.Loading = "counters"
 	p.openCounters(k)
 	return errors.Join(errs...)
@@ -111,6 +116,8 @@ func (p *Sched) Parts() []host.Part {
 			Purpose: "containers that begin and end, processes, and the reading of all of it", Fixed: true}},
 		{Rank: 15, Part: model.Part{Name: "memory", Purpose: "stalls for memory, and who was killed for lack of it",
 			Fixed: true}},
+		{Rank: 16, Part: model.Part{Name: "applications", Purpose: "processes that announce metrics of their own",
+			Fixed: true}},
 	}
 }
 
@@ -131,7 +138,7 @@ func (p *Sched) Drops() (drops []model.Drop) {
 	if p.contention != nil {
 		drops = append(drops, p.contention.drops()...)
 	}
-	return append(append(drops, p.reclaimDrops()...), p.counters.drops()...)
+	return slices.Concat(drops, p.reclaimDrops(), p.metricsFileDrops(), p.counters.drops())
 }
 
 // Close detaches and unloads everything.

@@ -3,6 +3,9 @@
 // machine besides loopback, as one with a network and Docker has.
 //
 //	go run ./test/page/hosts http://127.0.0.1:4318
+//	go run ./test/page/hosts http://127.0.0.1:4318 shop
+//
+// With shop they are three, whose containers use CPU and memory, and talk to each other across hosts.
 //
 // It ends when its input does.
 package main
@@ -44,8 +47,8 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return errors.New("want the URL of a server's address for agents")
+	if len(args) != 1 && (len(args) != 2 || args[1] != "shop") {
+		return errors.New("want the URL of a server's address for agents, and shop or nothing")
 	}
 	own, err := addresses()
 	if err != nil {
@@ -58,9 +61,17 @@ func run(args []string) error {
 	}()
 	client := &host{name: "host-a", own: own[0], other: own[1], client: true, begun: time.Now()}
 	server := &host{name: "host-b", own: own[1], other: own[0], begun: client.begun}
-	errs := make([]error, 2)
+	hosts := []*host{client, server}
+	if len(args) == 2 {
+		third := &host{name: "host-c", own: netip.AddrFrom4([4]byte{127, 0, 0, 1}), begun: client.begun}
+		hosts = append(hosts, third)
+		for i, h := range hosts {
+			h.shop = i + 1
+		}
+	}
+	errs := make([]error, len(hosts))
 	var running sync.WaitGroup
-	for i, h := range []*host{client, server} {
+	for i, h := range hosts {
 		running.Go(func() {
 			errs[i] = h.run(ctx, args[0])
 			cancel()
@@ -107,6 +118,7 @@ type host struct {
 	name       string
 	own, other netip.Addr
 	client     bool
+	shop       int // its number among the hosts of the shop, from 1; 0 for none
 	begun      time.Time
 	monitor    *probe.Monitor
 	newest     atomic.Pointer[frame.Frame]
@@ -155,6 +167,10 @@ func (h *host) snapshot() *model.Snapshot {
 	s := &model.Snapshot{Time: now, Host: model.Host{Name: h.name, Cores: 2, MemoryBytes: 4 << 30}, Probes: h.monitor.Sample(),
 		ClockError: clockError}
 	n := uint64(now.Sub(h.begun) / (10 * time.Millisecond))
+	if h.shop > 0 {
+		h.addShop(s, n)
+		return s
+	}
 	e := model.Edge{Instance: 1, Service: netip.AddrPortFrom(h.own, port), Side: model.RoleServer,
 		Client: model.Peer{Address: h.other}, Counters: counters(n, 2*time.Millisecond)}
 	name := "shop-db"

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"outsight/internal/graph"
+	"outsight/internal/predict"
+)
+
+// TestWhatifText: resources and entries are told with their bounds, and what has no end is said.
+func TestWhatifText(t *testing.T) {
+	seconds := func(v float64) *graph.Seconds { s := graph.Seconds(v); return &s }
+	var h predict.History
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 30 {
+		rate := 100 + 200*r.Float64()
+		slow := 1 / (1 - rate/500) * (1 + 0.01*r.NormFloat64())
+		h.Add(&graph.Analysis{ArrivalRate: rate,
+			Entries: []graph.Entry{{Node: "1", Name: "web", ArrivalRate: rate, Mean: seconds(0.002 * slow),
+				P50: seconds(0.0014 * slow), P95: seconds(0.006 * slow), P99: seconds(0.0092 * slow)}},
+			Resources: []graph.Resource{{Node: "1", Name: "web", Host: "a", CPUCores: 0.002*rate + 1e-3*r.NormFloat64(),
+				Parallel: 1, ParallelBy: "threads"}}}, map[string]float64{"a": 4})
+	}
+	f := func(rate float64, want ...string) {
+		t.Helper()
+		p, err := h.Predict(predict.Scenario{Rate: rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		if err := (&whatifAnswer{StepSeconds: 60, Prediction: *p}).write(&text); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(text.String(), w) {
+				t.Errorf("no %q in\n%s", w, text.String())
+			}
+		}
+	}
+	f(400, "ENTRY", "p99", "off ", " on the past, at up to 1.", "Used up first: web")
+	f(600, "a resource is used up: the queue has no end")
+}

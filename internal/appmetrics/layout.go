@@ -1,0 +1,245 @@
+package appmetrics
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+	"unsafe"
+
+	"outsight/internal/model"
+)
+
+// Layout of a file, see docs/format/appmetrics.md.
+const (
+	magic           = "OSAPPMET"
+	version         = 1
+	headerBytes     = 64
+	descriptorBytes = 16
+
+	offsetVersion     = 8
+	offsetHeaderBytes = 10
+	offsetBytes       = 12
+	offsetDescriptors = 16
+	offsetCapacity    = 20
+	offsetCount       = 24
+	offsetClosed      = 28
+	offsetRefused     = 32
+)
+
+// Bounds of what is taken from a file.
+const (
+	maxFileBytes   = 16 << 20
+	maxNameBytes   = 128
+	maxUnitBytes   = 64
+	maxHelpBytes   = 512
+	maxTextBytes   = 4096
+	maxLabels      = 8
+	maxLabelsBytes = 512
+)
+
+type valueType uint8
+
+// The types of a value.
+const (
+	typeU64 valueType = iota + 1
+	typeI64
+	typeF64
+)
+
+const (
+	kindCounter = 1
+	kindGauge   = 2
+)
+
+var (
+	errVersion = errors.New("version not known")
+	errLayout  = errors.New("not of the layout")
+)
+
+// descriptor is a metric of a file.
+type descriptor struct {
+	model.ApplicationKey
+	unit, help string
+	value      uint32
+	valueType  valueType
+}
+
+// layout reads the bytes of a file, which may change at any time.
+type layout struct {
+	data []byte
+	// descriptors is where they begin, capacity how many there is room for, read how many have been read.
+	descriptors, capacity, read uint32
+}
+
+// newLayout checks the header of a file. data begins at a multiple of 8.
+func newLayout(data []byte) (*layout, error) {
+	if len(data) < headerBytes || len(data) > maxFileBytes {
+		return nil, fmt.Errorf("%w: %d bytes", errLayout, len(data))
+	}
+	header := [headerBytes]byte(data[:headerBytes])
+	if string(header[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%w: no magic", errLayout)
+	}
+	if v := binary.LittleEndian.Uint16(header[offsetVersion:]); v != version {
+		return nil, fmt.Errorf("%w: %d", errVersion, v)
+	}
+	number := func(at int) uint32 { return binary.LittleEndian.Uint32(header[at:]) }
+	l := &layout{data: data, descriptors: number(offsetDescriptors), capacity: number(offsetCapacity)}
+	end := uint64(l.descriptors) + uint64(l.capacity)*descriptorBytes
+	if binary.LittleEndian.Uint16(header[offsetHeaderBytes:]) < headerBytes || number(offsetBytes) != uint32(len(data)) ||
+		l.descriptors < headerBytes || l.descriptors%8 != 0 || end > uint64(len(data)) {
+		return nil, fmt.Errorf("%w: lengths %x", errLayout, header[offsetHeaderBytes:offsetCount])
+	}
+	return l, nil
+}
+
+func (l *layout) load(at uint32) uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&l.data[at])))
+}
+
+func (l *layout) load32(at uint32) uint32 {
+	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&l.data[at])))
+}
+
+// closed says that nothing is written any more.
+func (l *layout) closed() bool { return l.load32(offsetClosed) != 0 }
+
+// refused is how many metrics found no room in the file.
+func (l *layout) refused() uint64 { return l.load(offsetRefused) }
+
+// fresh are the descriptors that came since the last call, at most so many. What is not of the layout counts as bad.
+func (l *layout) fresh(most int) (all []descriptor, bad int) {
+	// The number is written after what it counts.
+	count := min(l.load32(offsetCount), l.capacity)
+	for ; l.read < count && most > 0; l.read++ {
+		most--
+		if d, err := l.descriptor(l.read); err != nil {
+			bad++
+		} else {
+			all = append(all, d)
+		}
+	}
+	return all, bad
+}
+
+// more says whether there are descriptors that were not read.
+func (l *layout) more() uint32 {
+	return min(l.load32(offsetCount), l.capacity) - min(l.read, l.capacity)
+}
+
+func (l *layout) descriptor(i uint32) (d descriptor, err error) {
+	at := l.descriptors + i*descriptorBytes
+	// A copy: checked and used are the same bytes.
+	raw := [descriptorBytes]byte(l.data[at : at+descriptorBytes])
+	d.value = binary.LittleEndian.Uint32(raw[0:])
+	text, length := binary.LittleEndian.Uint32(raw[4:]), binary.LittleEndian.Uint16(raw[8:])
+	switch raw[10] {
+	case kindCounter:
+		d.Kind = model.Counter
+	case kindGauge:
+		d.Kind = model.Gauge
+	default:
+		return d, errLayout
+	}
+	d.valueType = valueType(raw[11])
+	size := uint64(len(l.data))
+	if d.valueType < typeU64 || d.valueType > typeF64 || d.value%8 != 0 || d.value < headerBytes ||
+		uint64(d.value)+8 > size || length == 0 || length > maxTextBytes || uint64(text)+uint64(length) > size {
+		return d, errLayout
+	}
+	// Another copy, by which a string is made.
+	parts := strings.Split(string(l.data[text:text+uint32(length)]), "\x00")
+	if last := len(parts) - 1; parts[last] != "" || last < 3 || last%2 == 0 {
+		return d, errLayout
+	}
+	parts = parts[:len(parts)-1]
+	d.unit, d.help = model.Printable(parts[1], maxUnitBytes), model.Printable(parts[2], maxHelpBytes)
+	if d.Name, err = storedName(parts[0], d.Kind); err != nil {
+		return d, err
+	}
+	d.Fine = d.Kind == model.Counter && d.valueType == typeF64
+	d.Labels, err = encodeLabels(parts[3:])
+	return d, err
+}
+
+// storedName is the name of a metric that an application calls name: no metric of Outsight has such a one.
+func storedName(name string, kind model.SeriesKind) (string, error) {
+	if len(name) > maxNameBytes || !isName(name, true) {
+		return "", errLayout
+	}
+	switch total := strings.HasSuffix(name, "_total"); {
+	case kind == model.Gauge && total:
+		return "", errLayout // another container's counter may have this name
+	case kind == model.Counter && !total:
+		name += "_total"
+	}
+	return model.ApplicationPrefix + name, nil
+}
+
+func isName(s string, colon bool) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !(c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || colon && c == ':' || i > 0 && c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// encodeLabels makes one text of names and values in turn.
+func encodeLabels(pairs []string) (string, error) {
+	var all []model.Label
+	for i := 0; i < len(pairs); i += 2 {
+		name, value := pairs[i], pairs[i+1]
+		if !isName(name, false) || strings.HasPrefix(name, "__") || !utf8.ValidString(value) {
+			return "", errLayout
+		}
+		for _, l := range all {
+			if l.Name == name {
+				return "", errLayout
+			}
+		}
+		all = append(all, model.Label{Name: name, Value: value})
+	}
+	if len(all) > maxLabels {
+		return "", errLayout
+	}
+	text := model.LabelText(all)
+	if len(text) > maxLabelsBytes {
+		return "", errLayout
+	}
+	return text, nil
+}
+
+// number is a value of a counter, in parts of 1e-9 if it is fine; it is 0 where that is no number of a counter.
+func (d *descriptor) number(bits uint64) uint64 {
+	switch d.valueType {
+	case typeI64:
+		return uint64(max(int64(bits), 0))
+	case typeF64:
+		if f := math.Float64frombits(bits); f > 0 && f < maxFine {
+			return uint64(f * model.ApplicationFine)
+		}
+		return 0
+	}
+	return bits
+}
+
+// maxFine is the greatest value of a counter that is a float.
+const maxFine = float64(1<<63) / model.ApplicationFine
+
+// level is a value of a gauge; false where it is no number.
+func (d *descriptor) level(bits uint64) (float64, bool) {
+	switch d.valueType {
+	case typeI64:
+		return float64(int64(bits)), true
+	case typeF64:
+		f := math.Float64frombits(bits)
+		return f, !math.IsNaN(f) && !math.IsInf(f, 0)
+	}
+	return float64(bits), true
+}

@@ -1,0 +1,11 @@
+package region
+
+import (
+	"testing"
+
+	"outsight/internal/kernel/kerneltest"
+)
+
+func TestMain(m *testing.M) {
+	kerneltest.Main(m, map[string]func(string) int{responderWork: respond})
+}

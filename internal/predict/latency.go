@@ -1,0 +1,470 @@
+package predict
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"outsight/internal/graph"
+)
+
+// Entry is how long requests at an entry take in a scenario.
+type Entry struct {
+	Node string `json:"node"`
+	Name string `json:"name"`
+	// Rate is of its requests per second in the scenario: its share of those at all entries stays as it was.
+	Rate float64 `json:"rate"`
+	// Model is how Then was found: Queueing or Scalability, whichever was nearer to the past.
+	Model Model `json:"model,omitempty"`
+	// Before is at the mean rate as it is, Then that of the scenario; nil where it is not known, or where a resource is
+	// used up, so that the queue grows without end (Saturated).
+	Before    *Latencies `json:"before,omitempty"`
+	Then      *Latencies `json:"then,omitempty"`
+	Saturated bool       `json:"saturated,omitempty"`
+	// Tested is how far off each model was on the user's own past; nil where there was too little of it.
+	Tested *Tested `json:"tested,omitempty"`
+	// Unknown is why Then is not known.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Latencies are durations in seconds.
+type Latencies struct {
+	Mean Interval `json:"mean"`
+	P50  Interval `json:"p50"`
+	P95  Interval `json:"p95"`
+	P99  Interval `json:"p99"`
+}
+
+func (l *Latencies) each() [durations]*Interval {
+	return [durations]*Interval{&l.Mean, &l.P50, &l.P95, &l.P99}
+}
+
+// Tested is a test on the past: of what the stretches at lower rates tell of Stretches ones at higher rates, up to
+// Times their highest rate. The errors are medians of |told / seen - 1| of the 99th percentile.
+type Tested struct {
+	Stretches   int     `json:"stretches"`
+	Times       float64 `json:"times"`
+	Queueing    float64 `json:"queueing_error"`
+	Scalability float64 `json:"scalability_error"`
+}
+
+// Model is how latencies follow from rates.
+type Model string
+
+const (
+	// Queueing is an open network of queues, one for each resource, with as many servers as it has cores or threads. What
+	// a request waits at each is by Sakasegawa's approximation of M/G/c, and a duration is R + K Q, where Q is the sum of
+	// the waits; R and K are fitted to the past.
+	Queueing Model = "queueing"
+	// Scalability is Gunther's Universal Scalability Law, fitted to the past: the duration of a request is
+	// (1 + α (N - 1) + β N (N - 1)) / γ with N requests in flight.
+	Scalability Model = "scalability"
+)
+
+// durations is how many durations of an entry there are: mean, p50, p95 and p99.
+const durations = 4
+
+// waitsOf is what each of the durations grows by for a second of mean wait if waits are exponentially distributed: what
+// K is expected to be before anything is known of it.
+var waitsOf = [durations]float64{1, math.Ln2, -math.Log(0.05), -math.Log(0.01)}
+
+// Errors of latencies.
+var (
+	errNoWaits = errors.New("it is not known what any of the resources takes for a request")
+	errFewSeen = errors.New("there are too few stretches of time with its requests")
+)
+
+// entryPast is what an entry did in the past.
+type entryPast struct {
+	graph.Entry // the newest
+	all         []entryObserved
+}
+
+// entryObserved is a stretch of time: rate is of requests per second at all entries, own at this one.
+type entryObserved struct {
+	rate, own float64
+	seconds   [durations]float64
+}
+
+func (h *History) addEntries(a *graph.Analysis) {
+	if h.entries == nil {
+		h.entries = map[string]*entryPast{}
+	}
+	for _, e := range a.Entries {
+		if e.Mean == nil || math.IsInf(float64(*e.P99), 0) || *e.P50 <= 0 {
+			continue
+		}
+		p := h.entries[e.Node]
+		if p == nil {
+			p = &entryPast{}
+			h.entries[e.Node] = p
+		}
+		p.Entry = graph.Entry{Node: e.Node, Name: e.Name}
+		p.all = append(p.all, entryObserved{a.ArrivalRate, e.ArrivalRate,
+			[durations]float64{float64(*e.Mean), float64(*e.P50), float64(*e.P95), float64(*e.P99)}})
+	}
+}
+
+// upTo is what was known if only the stretches at rates up to most had been.
+func (h *History) upTo(most float64) *History {
+	less := &History{cores: h.cores, resources: map[string]*past{}, entries: map[string]*entryPast{}}
+	for _, rate := range h.rates {
+		if rate <= most {
+			less.rates = append(less.rates, rate)
+		}
+	}
+	for node, p := range h.resources {
+		all := slices.DeleteFunc(slices.Clone(p.all), func(o observed) bool { return o.Rate > most })
+		if len(all) > 0 {
+			less.resources[node] = &past{p.Resource, all}
+		}
+	}
+	for node, p := range h.entries {
+		all := slices.DeleteFunc(slices.Clone(p.all), func(o entryObserved) bool { return o.rate > most })
+		less.entries[node] = &entryPast{p.Entry, all}
+	}
+	return less
+}
+
+// predictEntries tells the latencies at the entries, the busiest first.
+func (h *History) predictEntries(p *Prediction, s *Scenario) {
+	now := make([]station, 0, len(p.Resources))
+	for _, past := range h.resources {
+		if r := past.resource(); r.demand != nil {
+			now = append(now, station{r.demand, r.Parallel, 1, 1})
+		}
+	}
+	then := make([]station, 0, len(now))
+	for i := range p.Resources {
+		if r := &p.Resources[i]; r.then != nil && r.Parallel > 0 {
+			// Replicas that are to come are in no list: what all of a name take for a request stays.
+			visits := r.share
+			if _, ok := s.Replicas[r.Name]; ok {
+				visits = 1
+			}
+			then = append(then, station{r.then, r.Parallel, r.share, visits})
+		}
+	}
+	tested := h.test()
+	p.Entries = make([]Entry, 0, len(h.entries))
+	for node, past := range h.entries {
+		e := Entry{Node: node, Name: past.Name, Tested: tested[node], Rate: past.share(h.rates) * p.Rate}
+		e.predict(past, now, then, p.MeanRate, p.Rate, s.asItIs())
+		p.Entries = append(p.Entries, e)
+	}
+	slices.SortFunc(p.Entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Node, b.Node))
+	})
+}
+
+// share is the entry's share of the requests at all entries in all of the past, of which the rates are.
+func (p *entryPast) share(rates []float64) float64 {
+	own, all := 0.0, 0.0
+	for _, o := range p.all {
+		own += o.own
+	}
+	for _, rate := range rates {
+		all += rate
+	}
+	return own / all
+}
+
+func (e *Entry) predict(past *entryPast, now, then []station, mean, rate float64, asItIs bool) {
+	queues, err := fitQueues(past.all, now)
+	if err != nil {
+		e.Unknown = err.Error()
+		return
+	}
+	e.Model = Queueing
+	e.Before, _ = queues.at(mean, now, e.Tested)
+	var saturated bool
+	if e.Then, saturated = queues.at(rate, then, e.Tested); saturated {
+		e.Saturated = true
+		return
+	}
+	if e.Tested != nil && e.Tested.Scalability < e.Tested.Queueing && asItIs {
+		law := fitLaw(past.all)
+		before, told := law.at(mean, e.Tested)
+		if then, too := law.at(rate, e.Tested); told && too {
+			e.Model, e.Before, e.Then = Scalability, before, then
+		}
+	}
+}
+
+// test tells of each entry what each of the models, given the lower rates, is off at the higher ones.
+func (h *History) test() map[string]*Tested {
+	if len(h.rates) < 2*minObservations {
+		return nil
+	}
+	rates := slices.Sorted(slices.Values(h.rates))
+	most := rates[len(rates)*2/3-1]
+	less := h.upTo(most)
+	var stations []station
+	for _, past := range less.resources {
+		if r := past.resource(); r.demand != nil {
+			stations = append(stations, station{r.demand, r.Parallel, 1, 1})
+		}
+	}
+	tested := map[string]*Tested{}
+	for node, past := range h.entries {
+		queues, err := fitQueues(less.entries[node].all, stations)
+		if err != nil {
+			continue
+		}
+		law := fitLaw(less.entries[node].all)
+		var byQueues, byLaw []float64
+		highest := 0.0
+		for _, o := range past.all {
+			if o.rate <= most {
+				continue
+			}
+			highest = max(highest, o.rate)
+			seen := o.seconds[durations-1]
+			byQueues, byLaw = append(byQueues, math.Inf(1)), append(byLaw, math.Inf(1))
+			last := len(byQueues) - 1
+			if l, _ := queues.at(o.rate, stations, nil); l != nil {
+				byQueues[last] = math.Abs(l.P99.Value/seen - 1)
+			}
+			if l, ok := law.at(o.rate, nil); ok {
+				byLaw[last] = math.Abs(l.P99.Value/seen - 1)
+			}
+		}
+		if len(byQueues) < minObservations/2 {
+			continue
+		}
+		t := &Tested{Stretches: len(byQueues), Times: highest / most, Queueing: medianOf(byQueues), Scalability: medianOf(byLaw)}
+		// A model that said there would be no end to the queue has no finite error.
+		t.Queueing, t.Scalability = min(t.Queueing, math.MaxFloat32), min(t.Scalability, math.MaxFloat32)
+		tested[node] = t
+	}
+	return tested
+}
+
+func medianOf(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// station is a resource at which requests wait: what it takes of them, how many cores it can use, what it gets of the
+// requests that it got, and how many times as many of a request's visits are to it.
+type station struct {
+	demand                  *Demand
+	parallel, share, visits float64
+}
+
+// wait is the mean time, in seconds, that a request at the entries waits there if it is utilised so: Sakasegawa's
+// approximation of M/M/c, D ρ^(√(2(c+1))-1) / (c (1-ρ)); infinite from 1 on. A quota of less than a core is one core that
+// is slower.
+func (s *station) wait(utilisation float64) float64 {
+	if utilisation >= 1 {
+		return math.Inf(1)
+	}
+	servers := max(s.parallel, 1)
+	service := s.visits * max(s.demand.PerRequest, 0) * servers / s.parallel
+	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
+}
+
+// waits is the sum of the stations' waits at a rate, with its bounds.
+func waits(stations []station, rate float64) (value, low, high float64) {
+	for i := range stations {
+		s := &stations[i]
+		u := s.demand.Cores(rate * s.share).over(s.parallel)
+		value, low, high = value+s.wait(u.Value), low+s.wait(u.Low), high+s.wait(*u.High)
+	}
+	return value, low, high
+}
+
+// queues is a line over the sum of waits for each of the durations of an entry.
+type queues struct {
+	lines [durations]line
+	// factor is Student's for nine chances of ten.
+	factor float64
+}
+
+// line is R + K Q, with the covariance of R and K, and the deviation of a stretch as a share of its value.
+type line struct {
+	r, k, varianceR, varianceK, covariance, deviation float64
+}
+
+// fitQueues fits R and K of each duration by weighted least squares, relative to the durations, with Huber's weights. K is
+// expected to be that of exponential waits, give or take as much; the past moves it the more, the more waits there were.
+func fitQueues(all []entryObserved, stations []station) (*queues, error) {
+	if len(all) < minObservations {
+		return nil, errFewSeen
+	}
+	if len(stations) == 0 {
+		return nil, errNoWaits
+	}
+	q := make([]float64, 0, len(all))
+	kept := make([]entryObserved, 0, len(all))
+	for _, o := range all {
+		if value, _, _ := waits(stations, o.rate); !math.IsInf(value, 0) {
+			q, kept = append(q, value), append(kept, o)
+		}
+	}
+	if len(q) < minObservations {
+		return nil, errFewSeen
+	}
+	f := &queues{factor: distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(q) - 1)}.Quantile((1 + chances) / 2)}
+	for d := range f.lines {
+		f.lines[d].fit(q, kept, d)
+	}
+	return f, nil
+}
+
+func (l *line) fit(q []float64, all []entryObserved, d int) {
+	expected := waitsOf[d]
+	weights, residuals := make([]float64, len(all)), make([]float64, len(all))
+	for i := range weights {
+		weights[i] = 1
+	}
+	l.deviation = 0.1
+	for range rounds {
+		// The sums of the normal equations, of r / y + k q / y = 1.
+		var rr, rk, kk, r1, k1 float64
+		for i, o := range all {
+			x, z := 1/o.seconds[d], q[i]/o.seconds[d]
+			rr, rk, kk, r1, k1 = rr+weights[i]*x*x, rk+weights[i]*x*z, kk+weights[i]*z*z, r1+weights[i]*x, k1+weights[i]*z
+		}
+		prior := l.deviation * l.deviation / (expected * expected)
+		kk, k1 = kk+prior, k1+prior*expected
+		determinant := rr*kk - rk*rk
+		l.r, l.k = (kk*r1-rk*k1)/determinant, (rr*k1-rk*r1)/determinant
+		if l.k < 0 {
+			l.r, l.k = r1/rr, 0
+		}
+		squares := 0.0
+		for i, o := range all {
+			residuals[i] = 1 - (l.r+l.k*q[i])/o.seconds[d]
+			squares += weights[i] * residuals[i] * residuals[i]
+		}
+		l.deviation = max(math.Sqrt(squares/float64(max(len(all)-1, 1))), 1e-3)
+		variance := l.deviation * l.deviation / determinant
+		l.varianceR, l.varianceK, l.covariance = variance*kk, variance*rr, -variance*rk
+		weigh(weights, residuals)
+	}
+}
+
+// at is the durations at a rate. saturated is that the queue has no end there; the interval has no upper bound where that
+// may be.
+func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latencies, saturated bool) {
+	value, low, high := waits(stations, rate)
+	if math.IsInf(value, 0) {
+		return nil, true
+	}
+	l = &Latencies{}
+	for d, into := range l.each() {
+		one := &f.lines[d]
+		into.Value = max(one.r+one.k*value, 0)
+		into.Low = max(min(one.r+one.k*low-f.half(one, low, tested), into.Value), 0)
+		if !math.IsInf(high, 0) {
+			most := one.r + one.k*high + f.half(one, high, tested)
+			into.High = &most
+		}
+	}
+	return l, false
+}
+
+// half is half of the interval of what a stretch of time has at a sum of waits: the line's and the stretches' own
+// variance, and what the model was off on the past.
+func (f *queues) half(l *line, waits float64, tested *Tested) float64 {
+	value := l.r + l.k*waits
+	own := l.deviation * value
+	off := 0.0
+	if tested != nil {
+		off = min(tested.Queueing, 1) * value
+	}
+	return f.factor * math.Sqrt(max(l.varianceR+2*waits*l.covariance+waits*waits*l.varianceK, 0)+own*own+off*off)
+}
+
+// law is the Universal Scalability Law of an entry: the mean duration is a + b (N - 1) + c N (N - 1) seconds with N
+// requests in flight; the other durations are ratios to the mean.
+type law struct {
+	a, b, c, deviation, factor float64
+	ratios                     [durations]float64
+}
+
+// fitLaw fits the law by least squares, relative to the durations; b and c are not below 0.
+func fitLaw(all []entryObserved) *law {
+	var best *law
+	least := math.Inf(1)
+	for _, columns := range [][]int{{0}, {0, 1}, {0, 2}, {0, 1, 2}} {
+		x, ones := mat.NewDense(len(all), len(columns), nil), mat.NewDense(len(all), 1, nil)
+		for i, o := range all {
+			mean := o.seconds[0]
+			n := max(o.rate*mean, 1)
+			terms := [3]float64{1, n - 1, n * (n - 1)}
+			for j, column := range columns {
+				x.Set(i, j, terms[column]/mean)
+			}
+			ones.Set(i, 0, 1)
+		}
+		var found mat.Dense
+		if err := found.Solve(x, ones); err != nil {
+			continue // the terms are alike
+		}
+		var terms [3]float64
+		for j, column := range columns {
+			terms[column] = found.At(j, 0)
+		}
+		var off mat.Dense
+		off.Mul(x, &found)
+		off.Sub(&off, ones)
+		squares := mat.Norm(&off, 2)
+		if terms[0] > 0 && terms[1] >= 0 && terms[2] >= 0 && squares < least {
+			least = squares
+			best = &law{a: terms[0], b: terms[1], c: terms[2], deviation: squares / math.Sqrt(float64(len(all)-1))}
+		}
+	}
+	best.factor = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(all) - 1)}.Quantile((1 + chances) / 2)
+	for d := range best.ratios {
+		ratios := make([]float64, len(all))
+		for i, o := range all {
+			ratios[i] = o.seconds[d] / o.seconds[0]
+		}
+		best.ratios[d] = medianOf(ratios)
+	}
+	return best
+}
+
+// at is the durations at a rate λ: N = λ R (Little's law) put into the law gives a quadratic equation of R. ok is false
+// where it has no solution: so many requests cannot be served.
+func (l *law) at(rate float64, tested *Tested) (*Latencies, bool) {
+	mean, ok := l.mean(rate)
+	if !ok {
+		return nil, false
+	}
+	off := l.deviation * l.deviation
+	if tested != nil {
+		off += min(tested.Scalability, 1) * min(tested.Scalability, 1)
+	}
+	share := l.factor * math.Sqrt(off)
+	all := &Latencies{}
+	for d, into := range all.each() {
+		value := mean * l.ratios[d]
+		most := value * (1 + share)
+		*into = Interval{value, max(value*(1-share), 0), &most}
+	}
+	return all, true
+}
+
+func (l *law) mean(rate float64) (float64, bool) {
+	if rate*l.a <= 1 {
+		return l.a, true // no more than one request is in flight
+	}
+	// c λ² R² + (b λ - c λ - 1) R + a - b = 0
+	a, b, c := l.c*rate*rate, (l.b-l.c)*rate-1, l.a-l.b
+	if a == 0 {
+		return -c / b, b < 0 && c > 0
+	}
+	root := b*b - 4*a*c
+	if root < 0 {
+		return 0, false
+	}
+	mean := (-b - math.Sqrt(root)) / (2 * a)
+	return mean, mean > 0
+}

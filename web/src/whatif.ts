@@ -1,0 +1,90 @@
+import { format } from './format'
+import { percent } from './placement'
+import type { Changed, State } from './state'
+import type { Interval, WhatIf, WhatIfEntry, WhatIfResource } from './types'
+
+// What would be if more requests came, or containers were others.
+
+/** The loads that are offered; any other may be typed. */
+export const LOADS = ['1x', '1.5x', '2x', '3x', '5x', '10x']
+
+/** What a state asks the server for, besides the window. */
+export const whatIfOf = (s: Pick<State, 'load' | 'changes'>): string => `&load=${encodeURIComponent(s.load)}` + s.changes.map(([kind, text]) => `&${kind}=${encodeURIComponent(text)}`).join('')
+
+/** The name and the value of a change: "cart:3". A host that is down has no value. */
+export function partsOfChange([kind, text]: Changed): [name: string, value: string] {
+  if (kind === 'down') return [text, '']
+  const at = text.lastIndexOf(':')
+  return [text.slice(0, at), text.slice(at + 1)]
+}
+
+/** A change for people. */
+export function changeText(c: Changed): string {
+  const [name, value] = partsOfChange(c)
+  return c[0] === 'down' ? `${name} is down` : c[0] === 'replicas' ? `${value} ${value === '1' ? 'replica' : 'replicas'} of ${name}` : c[0] === 'quota' ? `${name}: quota of ${value} cores` : `${name} on ${value}`
+}
+
+/** The changes with another value of a kind and a name, or without it. */
+export function withChange(changes: Changed[], kind: Changed[0], name: string, value: string): Changed[] {
+  const others = changes.filter((c) => c[0] !== kind || partsOfChange(c)[0] !== name)
+  if (kind === 'down') return [...others, [kind, name]]
+  return value === '' ? others : [...others, [kind, `${name}:${value}`]]
+}
+
+/** The value of a change of a kind and a name; '' for none. */
+export const valueOf = (changes: Changed[], kind: Changed[0], name: string): string => changes.filter((c) => c[0] === kind).map(partsOfChange).find(([n]) => n === name)?.[1] ?? ''
+
+const rate = (v: number) => format(v, '/s')
+
+/** The bounds of an estimate: "72 to 95 %". */
+export const bounds = (i: Interval, text: (v: number) => string): string => (i.high === undefined ? `${text(i.low)} or more` : `${text(i.low)} to ${text(i.high)}`)
+
+export const limitBounds = (i: Interval): string => bounds(i, rate)
+export const usedBounds = (i: Interval): string => bounds(i, percent).replace(' % to', ' to')
+
+export interface WhatIfVerdict {
+  kind: 'good' | 'worse' | 'unsure'
+  /** The sentence before the resource's name, the name, and the sentence after it. */
+  before: string
+  name: string
+  after: string
+  note: string
+}
+
+/** What runs out first, and whether the load of the scenario is there before. */
+export function verdictOf(a: WhatIf): WhatIfVerdict {
+  const at = `${rate(a.rate)}${a.mean_rate > 0 ? `, ${(a.rate / a.mean_rate).toFixed(1)} × the mean` : ''}`
+  if (a.stretches === 0) return { kind: 'unsure', before: 'No requests came in: there is nothing to learn from', name: '', after: '', note: 'Choose a time in which there was some load.' }
+  const first = a.resources.find((r) => r.node === a.limited_by)
+  if (!a.limit || !first) {
+    const reasons = [...new Set(a.resources.map((r) => r.unknown).filter((text) => text !== undefined))]
+    return { kind: 'unsure', before: 'It cannot be told what runs out first', name: '', after: '', note: reasons.length ? `${upper(reasons[0]!)}. Choose a longer time, or one with more and less load.` : 'Nothing takes more CPU time where more requests come.' }
+  }
+  const far = a.limit.value > 1.05 * a.greatest_rate ? `, ${(a.limit.value / a.greatest_rate).toFixed(1)} times the greatest rate that there was` : ''
+  const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
+  if (a.limit.value < a.rate) return { kind: 'worse', before: '', name: first.name, after: ` is used up ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
+  const sure = a.limit.low >= a.rate
+  return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name: first.name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.` }
+}
+
+const upper = (text: string): string => text[0]!.toUpperCase() + text.slice(1)
+
+/** How an entry's durations were found, and how far off that was on the window's own past. */
+export function modelText(e: WhatIfEntry): string {
+  if (!e.model) return ''
+  const what = e.model === 'queueing' ? 'queueing' : 'the Universal Scalability Law'
+  const off = e.model === 'queueing' ? e.tested?.queueing : e.tested?.scalability
+  return off === undefined || !e.tested ? `${what}, with too little of the past to test it on` : `${what}, ${percent(off)} off on the past at up to ${e.tested.times.toFixed(1)} times the load that it knew`
+}
+
+/** The bar of an estimate, on a scale to this share: what is filled, and where the bounds are; of 100. */
+export const SCALE = 1.5
+export function barOf(i: Interval): { value: number; low: number; high: number; over: boolean } {
+  const x = (v: number) => Math.max(0, Math.min(100, (100 * v) / SCALE))
+  return { value: x(i.value), low: x(i.low), high: x(i.high ?? SCALE), over: i.value >= 1 }
+}
+
+/** What of a resource is used up first of it, for people: "2 of 2 cores". */
+export const ofText = (r: WhatIfResource): string => `${r.parallel.toFixed(2)} by ${BY[r.parallel_by] ?? r.parallel_by}`
+
+const BY: Record<string, string> = { left: 'what others leave', cores: 'its host’s cores', threads: 'its busy threads', quota: 'its quota' }
