@@ -129,6 +129,10 @@ func Open(o HostOptions) (*Host, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	keys, allow, err := o.Regions.check()
+	if err != nil {
+		return nil, err
+	}
 	privileges, err := ReadPrivileges(o.ProcRoot)
 	if err != nil {
 		return nil, err
@@ -221,7 +225,7 @@ func Open(o HostOptions) (*Host, error) {
 		sources.PacketDrops = probes
 	}
 	if o.Regions.on() {
-		if h.regions, err = openRegions(&o, h); err != nil {
+		if h.regions, err = openRegions(&o, h, keys, allow); err != nil {
 			return nil, errors.Join(err, h.Close())
 		}
 		o.Sinks = maps.Clone(o.Sinks)

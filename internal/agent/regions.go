@@ -112,19 +112,15 @@ type regions struct {
 }
 
 // openRegions makes the control region and the dictionary, and opens what serves them.
-func openRegions(o *HostOptions, h *Host) (*regions, error) {
+func openRegions(o *HostOptions, h *Host, keys []region.Key, allow []netip.Prefix) (*regions, error) {
 	r := &regions{host: h, logger: o.Logger}
-	if err := r.open(o); err != nil {
+	if err := r.open(o, keys, allow); err != nil {
 		return nil, fmt.Errorf("offering the counters as regions: %w", errors.Join(err, r.close()))
 	}
 	return r, nil
 }
 
-func (r *regions) open(o *HostOptions) error {
-	keys, allow, err := o.Regions.check()
-	if err != nil {
-		return err
-	}
+func (r *regions) open(o *HostOptions, keys []region.Key, allow []netip.Prefix) error {
 	data := r.host.probes.Regions()
 	for _, own := range []struct {
 		name string
