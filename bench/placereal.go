@@ -21,6 +21,8 @@ const (
 	placeIdle = 3 * time.Second
 	// geneticTime is what the genetic algorithm gets.
 	geneticTime = time.Second
+	// placeLength bounds all of it.
+	placeLength = 4 * time.Minute
 	// placeOff is how far a prediction may be off, in percent.
 	placeOff = 10
 )
@@ -56,6 +58,8 @@ type placed struct {
 // seen of these runs, and holds the bytes between hosts that were predicted against the counters of the hosts'
 // interfaces (paper 001, tables 2 and 3).
 func measurePlacement(ctx context.Context, o options) (rows []row, err error) {
+	ctx, stop := context.WithTimeout(ctx, placeLength)
+	defer stop()
 	data, err := os.MkdirTemp("", "outsight-bench-")
 	if err != nil {
 		return nil, err
@@ -178,7 +182,7 @@ func (j *placed) compare(to placement, runs []cluster.Run) (line []string, rows 
 		{what: name + ": completion", value: median(took), unit: "s", low: quartile(took, 1), high: quartile(took, 3)},
 	}
 	return []string{to.name, fmt.Sprint(f.HostsInUse), megabytes(predicted), megabytes(median(payload)),
-		fmt.Sprintf("%+.2f %%", off), megabytes(median(wire)), fmt.Sprintf("%.2f s", median(took))}, rows
+		fmt.Sprintf("%.2f %%", math.Abs(off)), megabytes(median(wire)), fmt.Sprintf("%.2f s", median(took))}, rows
 }
 
 func megabytes(n float64) string { return fmt.Sprintf("%.2f MB", n/1e6) }

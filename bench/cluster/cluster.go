@@ -158,7 +158,7 @@ func (c *Cluster) Deploy(at []int) error {
 		return err
 	}
 	for i, n := range c.nodes {
-		if err := c.network.connect(at[i], n.pid, n.address); err != nil {
+		if err := c.network.hosts[at[i]].Connect(n.pid, n.address); err != nil {
 			return fmt.Errorf("putting %s on host %d: %w", n.name, at[i], err)
 		}
 	}

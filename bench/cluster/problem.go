@@ -21,7 +21,7 @@ type measured struct {
 	OmittedTraffic int               `json:"omitted_traffic"`
 }
 
-// Hosts are those of the cluster. For each, memory is the share of what all containers have; 1 is room for all.
+// hosts are those of the cluster, each with the cores of this machine and so many bytes of memory.
 func (c *Cluster) hosts(memory float64) (hosts []place.Host) {
 	for i := range c.options.Hosts {
 		hosts = append(hosts, place.Host{Name: fmt.Sprintf("host-%d", i+1), Cores: float64(runtime.NumCPU()),
@@ -31,23 +31,21 @@ func (c *Cluster) hosts(memory float64) (hosts []place.Host) {
 }
 
 // Spread is where Kubernetes' default scoring puts the containers, in the order of Names. Nothing is known of them yet:
-// all ask for the same, which is what the fullest host has room for.
+// all ask for the same, and there is room for all on each host.
 func (c *Cluster) Spread() []int {
 	p := &place.Problem{Hosts: c.hosts(1)}
-	for i := range p.Hosts {
-		p.Hosts[i].Cores = 1
-	}
 	share := 1 / float64(len(c.nodes))
 	for range c.nodes {
-		p.Containers = append(p.Containers, place.Container{CPU: place.Use{Peak: share}, Memory: place.Use{Peak: share}})
+		p.Containers = append(p.Containers, place.Container{
+			CPU: place.Use{Peak: share * p.Hosts[0].Cores}, Memory: place.Use{Peak: share}})
 	}
 	place.Spread(p)
 	return p.Present()
 }
 
-// Problem is the problem of a placement by what a server of Outsight, which watches this machine, has seen of a run. The
-// containers, in the order of Names, are on the hosts on which they were. A host has the cores of this machine, and so
-// much memory by what all containers take. Rates are over so many seconds.
+// Problem is that of a placement by what a server of Outsight that watches this machine has seen of a run. server is its
+// URL, at the host of each container in the order of Names, memory what a host has as a share of what all containers take
+// at their peaks; its cores are those of this machine. The rates of the problem are over so many seconds.
 func (c *Cluster) Problem(ctx context.Context, server string, r Run, at []int, memory float64) (p *place.Problem,
 	seconds float64, err error) {
 	m, err := c.settled(ctx, server, r)

@@ -55,3 +55,19 @@ func Cluster2() Cluster {
 		Load: Load{Bytes: 128 << 10, Fragment: 4 << 10},
 	}, 1 << 20, 96 << 10, []int{64, 128, 256, 512, 1024}}
 }
+
+// Plan is a controller with 100 Gbit/s and hosts with 25 Gbit/s and a card each, groups of 64 (paper 004, section 7), and
+// packets of others on three tenths of the controller's link. Thresholds are those of Cluster2, half as large.
+func Plan(hosts int, p Policy) Setup {
+	c := Cluster2()
+	s := c.With(hosts, p)
+	s.Network.Link, s.Network.HostLink, s.Network.Machines, s.Network.MTU = 100*Gbit, 25*Gbit, 0, 4096
+	s.Switch.ECNMin, s.Switch.ECNMax, s.Switch.Buffer = s.Switch.ECNMin/2, s.Switch.ECNMax/2, s.Switch.Buffer/2
+	s.Load.Group, s.Load.Others = 64, 0.3
+	return s
+}
+
+// PlanPolicies with the credit of 256 KB that paper 004 has beside other traffic (section 7).
+func PlanPolicies() []Policy {
+	return []Policy{{Unlimited, 0}, {BDP, 48 << 10}, {Credit, 256 << 10}, {Paced, 256 << 10}}
+}

@@ -29,6 +29,8 @@ type Result struct {
 	// Others are the packets that are not the controller's; OthersDelay is how long one waited in the queue on average.
 	OthersSent, OthersDropped int
 	OthersDelay               time.Duration
+	// OthersUsed is the share of the link that they took.
+	OthersUsed float64
 }
 
 // Latency of hosts.

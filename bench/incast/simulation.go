@@ -202,6 +202,7 @@ func (s *simulation) report() Result {
 	}
 	r.Thread = float64(s.thread.busy) / float64(end)
 	if r.OthersSent > 0 {
+		r.OthersUsed = float64(r.OthersSent*s.wire(s.Network.MTU)) * 8 / float64(s.Network.Link) / r.Elapsed.Seconds()
 		r.OthersDelay = (s.port.othersWaited / instant(r.OthersSent)).duration()
 	}
 	return r

@@ -46,7 +46,10 @@ func (s *simulation) enqueue(from int32, p packet) {
 	q, size := &s.port, int(p.bytes)
 	room := min(s.limit(), s.Switch.Buffer)
 	if s.Switch.PFC {
-		room = s.Switch.Buffer + s.headroom()
+		room = s.Switch.Buffer
+		if from != others { // nobody pauses these
+			room += s.headroom()
+		}
 	}
 	if q.bytes+size > room {
 		if from == others {
@@ -69,7 +72,7 @@ func (s *simulation) enqueue(from int32, p packet) {
 	if from != others {
 		m := &s.machines[from]
 		m.buffered += size
-		if s.Switch.PFC && !m.stopped && m.buffered > s.limit() {
+		if s.Switch.PFC && !m.stopped && (m.buffered > s.limit() || q.bytes > s.Switch.Buffer) {
 			m.stopped = true
 			s.result.Pauses++
 			s.agenda.add(event{at: s.now + s.toSwitch, kind: paused, machine: from})
@@ -106,17 +109,28 @@ func (s *simulation) forward() {
 	q := &s.port
 	q.sending = false
 	p := q.queue.pop()
+	full := q.bytes > s.Switch.Buffer
 	s.length(q.bytes - int(p.bytes))
 	if p.machine == others {
 		q.othersWaited += s.now - p.at - s.Network.Link.take(int(p.bytes))
 	} else {
-		m := &s.machines[p.machine]
-		m.buffered -= int(p.bytes)
-		if m.stopped && (m.buffered == 0 || m.buffered <= s.limit()-s.Switch.Resume) {
-			m.stopped = false
-			s.agenda.add(event{at: s.now + s.toSwitch, kind: resumed, machine: p.machine})
-		}
+		s.machines[p.machine].buffered -= int(p.bytes)
+		s.mayResume(p.machine)
 		s.agenda.add(event{at: s.now + s.toSwitch, kind: received, packet: p.packet})
 	}
+	if full && q.bytes <= s.Switch.Buffer {
+		for i := range s.machines {
+			s.mayResume(int32(i))
+		}
+	}
 	s.transmit()
+}
+
+// mayResume lets a stopped machine go on if its part of the buffer and the buffer have room again.
+func (s *simulation) mayResume(of int32) {
+	m := &s.machines[of]
+	if m.stopped && s.port.bytes <= s.Switch.Buffer && (m.buffered == 0 || m.buffered <= s.limit()-s.Switch.Resume) {
+		m.stopped = false
+		s.agenda.add(event{at: s.now + s.toSwitch, kind: resumed, machine: of})
+	}
 }

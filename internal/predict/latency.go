@@ -3,6 +3,7 @@ package predict
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 
@@ -132,12 +133,7 @@ func (h *History) upTo(most float64) *History {
 
 // predictEntries tells the latencies at the entries, the busiest first.
 func (h *History) predictEntries(p *Prediction, s *Scenario) {
-	now := make([]station, 0, len(p.Resources))
-	for _, past := range h.resources {
-		if r := past.resource(); r.demand != nil {
-			now = append(now, station{r.demand, r.Parallel, 1, 1})
-		}
-	}
+	now := h.stations()
 	then := make([]station, 0, len(now))
 	for i := range p.Resources {
 		if r := &p.Resources[i]; r.then != nil && r.Parallel > 0 {
@@ -203,12 +199,7 @@ func (h *History) test() map[string]*Tested {
 	rates := slices.Sorted(slices.Values(h.rates))
 	most := rates[len(rates)*2/3-1]
 	less := h.upTo(most)
-	var stations []station
-	for _, past := range less.resources {
-		if r := past.resource(); r.demand != nil {
-			stations = append(stations, station{r.demand, r.Parallel, 1, 1})
-		}
-	}
+	stations := less.stations()
 	tested := map[string]*Tested{}
 	for node, past := range h.entries {
 		queues, err := fitQueues(less.entries[node].all, stations)
@@ -266,6 +257,16 @@ func (s *station) wait(utilisation float64) float64 {
 	servers := max(s.parallel, 1)
 	service := s.visits * max(s.demand.PerRequest, 0) * servers / s.parallel
 	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
+}
+
+// stations are the resources as they were, in the order of their nodes.
+func (h *History) stations() (all []station) {
+	for _, node := range slices.Sorted(maps.Keys(h.resources)) {
+		if r := h.resources[node].resource(); r.demand != nil {
+			all = append(all, station{r.demand, r.Parallel, 1, 1})
+		}
+	}
+	return all
 }
 
 // waits is the sum of the stations' waits at a rate, with its bounds.
