@@ -29,7 +29,9 @@ type Options struct {
 	// of a file, of a container and of the host (default 4096, 2000, 20000).
 	ProcessFiles, GroupFiles, Files           int
 	FileMetrics, ContainerMetrics, MaxMetrics int
-	Logger                                    *slog.Logger
+	// GroupPages and Pages bound the pages of files that are read (default 2048 and 8192).
+	GroupPages, Pages int
+	Logger            *slog.Logger
 }
 
 // Scans of /proc: an agent that is told of new files looks for lost ones.
@@ -48,8 +50,11 @@ type Collector struct {
 	files     map[fileID]*file
 	processes map[int]int
 	groups    map[model.CgroupID]int
-	sums      map[string]*sums
-	metrics   int
+	// pages are those of all files, groupPages of those of a group.
+	pages      int
+	groupPages map[model.CgroupID]int
+	sums       map[string]*sums
+	metrics    int
 	// ending are gauges of processes that had ended at the last reading, which still has them.
 	ending []*sum
 	drops  drops
@@ -57,7 +62,7 @@ type Collector struct {
 
 // drops are what was not read, and why.
 type drops struct {
-	missed, unsealed, layout, versions, files, fileMetrics, containerMetrics, hostMetrics, bad, refused uint64
+	missed, unsealed, pages, layout, versions, files, fileMetrics, containerMetrics, hostMetrics, bad, refused uint64
 }
 
 // New makes a Collector that knows of no file.
@@ -66,11 +71,13 @@ func New(o Options) *Collector {
 	o.ProcessFiles, o.GroupFiles, o.Files = cmp.Or(o.ProcessFiles, 64), cmp.Or(o.GroupFiles, 1024), cmp.Or(o.Files, 8192)
 	o.FileMetrics = cmp.Or(o.FileMetrics, 4096)
 	o.ContainerMetrics, o.MaxMetrics = cmp.Or(o.ContainerMetrics, 2000), cmp.Or(o.MaxMetrics, 20000)
+	o.GroupPages, o.Pages = cmp.Or(o.GroupPages, 2048), cmp.Or(o.Pages, 8192)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Collector{o: o, files: map[fileID]*file{}, processes: map[int]int{}, groups: map[model.CgroupID]int{},
-		sums: map[string]*sums{}}
+		groupPages: map[model.CgroupID]int{},
+		sums:       map[string]*sums{}}
 }
 
 // Offer maps the file that a process has announced, at once: the process may live for some milliseconds only. Other
@@ -95,13 +102,13 @@ func (c *Collector) open(pid, fd int, group model.CgroupID) {
 			return
 		}
 	}
-	f, err := openFile(c.o.ProcRoot, pid, fd)
+	f, err := openFile(c.o.ProcRoot, pid, fd, func(pages int) bool { return c.mayTouch(group, pages) })
 	if err != nil {
 		c.refuse(err)
 		return
 	}
 	if c.files[f.id] != nil {
-		f.close()
+		c.release(f, group)
 		return
 	}
 	f.group = group
@@ -110,9 +117,29 @@ func (c *Collector) open(pid, fd int, group model.CgroupID) {
 	c.groups[group]++
 }
 
+// mayTouch takes pages, if there are so many; a negative number gives them back. mu is held.
+func (c *Collector) mayTouch(group model.CgroupID, pages int) bool {
+	if pages > 0 && (c.pages+pages > c.o.Pages || c.groupPages[group]+pages > c.o.GroupPages) {
+		return false
+	}
+	c.pages += pages
+	if c.groupPages[group] += pages; c.groupPages[group] == 0 {
+		delete(c.groupPages, group)
+	}
+	return true
+}
+
+// release closes a file and gives its pages back. mu is held.
+func (c *Collector) release(f *file, group model.CgroupID) {
+	c.mayTouch(group, -f.pages())
+	f.close()
+}
+
 // refuse counts a file that is not read.
 func (c *Collector) refuse(err error) {
 	switch {
+	case errors.Is(err, errPages):
+		c.drops.pages++
 	case errors.Is(err, errUnsealed):
 		c.drops.unsealed++
 	case errors.Is(err, errVersion):
@@ -185,7 +212,7 @@ func (c *Collector) retireEnded() {
 		if c.groups[f.group]--; c.groups[f.group] == 0 {
 			delete(c.groups, f.group)
 		}
-		f.close()
+		c.release(f, f.group)
 	}
 }
 
@@ -219,8 +246,9 @@ func (c *Collector) describe(f *file) {
 		c.drops.refused += refused - f.refusedSeen
 		f.refusedSeen = refused
 	}
-	fresh, bad := f.fresh(c.o.FileMetrics - int(min(f.read, uint32(c.o.FileMetrics))))
+	fresh, bad, far := f.fresh(c.o.FileMetrics - int(min(f.read, uint32(c.o.FileMetrics))))
 	c.drops.bad += uint64(bad)
+	c.drops.pages += uint64(far)
 	if more := f.more(); more > 0 {
 		f.read += more
 		c.drops.fileMetrics += uint64(more)
@@ -308,7 +336,7 @@ func (c *Collector) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, f := range c.files {
-		f.close()
+		c.release(f, f.group)
 		delete(c.files, id)
 	}
 }
@@ -367,6 +395,7 @@ func (c *Collector) Drops() []model.Drop {
 		{Name: "applications/metrics", Count: d.hostMetrics, Used: uint64(c.metrics), Capacity: uint64(c.o.MaxMetrics)},
 		{Name: "applications/container-metrics", Count: d.containerMetrics},
 		{Name: "applications/process-metrics", Count: d.fileMetrics + d.refused},
+		{Name: "applications/pages", Count: d.pages, Used: uint64(c.pages), Capacity: uint64(c.o.Pages)},
 		{Name: "applications/ended-unread", Count: d.missed},
 		{Name: "applications/unsealed", Count: d.unsealed},
 		{Name: "applications/unknown-versions", Count: d.versions},

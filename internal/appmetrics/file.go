@@ -38,7 +38,7 @@ type file struct {
 	// owner is the container's ID; empty before the first reading.
 	owner   string
 	metrics []metric
-	// badSeen and refusedSeen are what was counted of it already.
+	// refusedSeen is what was counted already of what found no room in it.
 	refusedSeen uint64
 }
 
@@ -52,7 +52,7 @@ type metric struct {
 
 // openFile maps the file that is descriptor fd of a process. The bytes stay as long as they are mapped, whatever the
 // process does: its size is sealed.
-func openFile(procRoot string, pid, fd int) (_ *file, err error) {
+func openFile(procRoot string, pid, fd int, mayTouch func(pages int) bool) (_ *file, err error) {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening process %d: %w", pid, err)
@@ -85,7 +85,7 @@ func openFile(procRoot string, pid, fd int) (_ *file, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d of process %d: %w", fd, pid, err)
 	}
-	l, err := newLayout(data)
+	l, err := newLayout(data, mayTouch)
 	if err != nil {
 		unix.Munmap(data)
 		return nil, fmt.Errorf("descriptor %d of process %d: %w", fd, pid, err)

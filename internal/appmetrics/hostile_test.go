@@ -68,6 +68,8 @@ func offered(t *testing.T, data []byte, seals int) *Collector {
 	return c
 }
 
+func anyPages(int) bool { return true }
+
 const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // What can be truncated would end the agent when it is: it is not mapped.
@@ -174,7 +176,7 @@ func TestNumbers(t *testing.T) {
 // A counter that falls began anew: the sum goes on.
 func TestCounterThatFalls(t *testing.T) {
 	data := aligned(fileOf(one{kindCounter, byte(typeU64), 100, "a|||"}))
-	l, err := newLayout(data)
+	l, err := newLayout(data, anyPages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +204,58 @@ func TestBounds(t *testing.T) {
 	if process, box := drop(t, c, "applications/process-metrics"), drop(t, c, "applications/container-metrics"); process != 12 ||
 		box != 2 {
 		t.Errorf("%d and %d were refused", process, box)
+	}
+}
+
+// A file whose values lie in pages that the process has not written makes the agent's memory grow by them: they are
+// bounded, and the memory is given back with the file.
+func TestHoles(t *testing.T) {
+	const most, values = 10, 50
+	fd, err := unix.MemfdCreate(fileName, unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var all []one
+	for i := range values {
+		all = append(all, one{kindCounter, byte(typeU64), 0, string(rune('A'+i/26)) + string(rune('a'+i%26)) + "|||"})
+	}
+	data := fileOf(all...)
+	const size = 4 << 20
+	binary.LittleEndian.PutUint32(data[offsetBytes:], size)
+	for i := range values {
+		binary.LittleEndian.PutUint32(data[headerBytes+i*descriptorBytes:], uint32((i+8)*16384))
+	}
+	if _, err := unix.Pwrite(fd, data, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sealed); err != nil {
+		t.Fatal(err)
+	}
+	bytes := func() int64 {
+		var stat unix.Stat_t
+		if err := unix.Fstat(fd, &stat); err != nil {
+			t.Fatal(err)
+		}
+		return stat.Blocks * 512
+	}
+	before := bytes()
+	c := New(Options{GroupPages: most})
+	c.open(os.Getpid(), fd, 7)
+	got := len(texts(c))
+	// One page is the header's and the descriptors', one the texts'.
+	if refused := drop(t, c, "applications/pages"); got != most-2 || refused != values-uint64(got) {
+		t.Errorf("%d metrics, %d refused", got, refused)
+	}
+	if grew := bytes() - before; grew > int64(most*os.Getpagesize()) {
+		t.Errorf("the file has grown by %d bytes", grew)
+	}
+	c.close()
+	if c.pages != 0 || len(c.groupPages) != 0 {
+		t.Errorf("%d pages, %v are left", c.pages, c.groupPages)
 	}
 }
 
@@ -236,13 +290,13 @@ func FuzzLayout(f *testing.F) {
 	f.Add(fileOf(one{kindCounter, byte(typeU64), 3, "a|{b}|help|c|d|"}, one{kindGauge, byte(typeF64), 1, "e|||"}))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l, err := newLayout(aligned(data))
+		l, err := newLayout(aligned(data), anyPages)
 		if err != nil {
 			return
 		}
-		all, bad := l.fresh(100)
-		if len(all)+bad > 100 {
-			t.Errorf("%d and %d of 100", len(all), bad)
+		all, bad, far := l.fresh(100)
+		if len(all)+bad > 100 || far != 0 {
+			t.Errorf("%d, %d and %d of 100", len(all), bad, far)
 		}
 		for i := range all {
 			d := &all[i]

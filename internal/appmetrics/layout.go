@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -58,6 +59,7 @@ const (
 var (
 	errVersion = errors.New("version not known")
 	errLayout  = errors.New("not of the layout")
+	errPages   = errors.New("too many pages")
 )
 
 // descriptor is a metric of a file.
@@ -73,13 +75,26 @@ type layout struct {
 	data []byte
 	// descriptors is where they begin, capacity how many there is room for, read how many have been read.
 	descriptors, capacity, read uint32
+	// touched are the pages that were read, a bit each; mayTouch says whether that many more may be.
+	touched  []uint64
+	mayTouch func(pages int) bool
 }
 
-// newLayout checks the header of a file. data begins at a multiple of 8.
-func newLayout(data []byte) (*layout, error) {
+// newLayout checks the header of a file. data begins at a multiple of 8. What mayTouch has granted is given back where it
+// fails.
+func newLayout(data []byte, mayTouch func(pages int) bool) (_ *layout, err error) {
 	if len(data) < headerBytes || len(data) > maxFileBytes {
 		return nil, fmt.Errorf("%w: %d bytes", errLayout, len(data))
 	}
+	l := &layout{data: data, touched: make([]uint64, (len(data)/pageBytes+64)/64), mayTouch: mayTouch}
+	if err := l.touch(0, headerBytes); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			mayTouch(-l.pages())
+		}
+	}()
 	header := [headerBytes]byte(data[:headerBytes])
 	if string(header[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: no magic", errLayout)
@@ -88,13 +103,45 @@ func newLayout(data []byte) (*layout, error) {
 		return nil, fmt.Errorf("%w: %d", errVersion, v)
 	}
 	number := func(at int) uint32 { return binary.LittleEndian.Uint32(header[at:]) }
-	l := &layout{data: data, descriptors: number(offsetDescriptors), capacity: number(offsetCapacity)}
+	l.descriptors, l.capacity = number(offsetDescriptors), number(offsetCapacity)
 	end := uint64(l.descriptors) + uint64(l.capacity)*descriptorBytes
 	if binary.LittleEndian.Uint16(header[offsetHeaderBytes:]) < headerBytes || number(offsetBytes) != uint32(len(data)) ||
 		l.descriptors < headerBytes || l.descriptors%8 != 0 || end > uint64(len(data)) {
 		return nil, fmt.Errorf("%w: lengths %x", errLayout, header[offsetHeaderBytes:offsetCount])
 	}
 	return l, nil
+}
+
+// pageBytes is the least size of a page.
+const pageBytes = 4096
+
+// touch notes that bytes will be read. A page that the process has not written is made when it is read, at the expense of
+// who reads it: so they are bounded.
+func (l *layout) touch(at, bytes uint32) error {
+	var fresh []uint32
+	for page := at / pageBytes; page <= (at+bytes-1)/pageBytes; page++ {
+		if l.touched[page/64]>>(page%64)&1 == 0 {
+			fresh = append(fresh, page)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	if !l.mayTouch(len(fresh)) {
+		return errPages
+	}
+	for _, page := range fresh {
+		l.touched[page/64] |= 1 << (page % 64)
+	}
+	return nil
+}
+
+// pages is how many were read.
+func (l *layout) pages() (n int) {
+	for _, word := range l.touched {
+		n += bits.OnesCount64(word)
+	}
+	return n
 }
 
 func (l *layout) load(at uint32) uint64 {
@@ -111,19 +158,23 @@ func (l *layout) closed() bool { return l.load32(offsetClosed) != 0 }
 // refused is how many metrics found no room in the file.
 func (l *layout) refused() uint64 { return l.load(offsetRefused) }
 
-// fresh are the descriptors that came since the last call, at most so many. What is not of the layout counts as bad.
-func (l *layout) fresh(most int) (all []descriptor, bad int) {
+// fresh are the descriptors that came since the last call, at most so many. What is not of the layout counts as bad, what
+// lies in too many pages as far.
+func (l *layout) fresh(most int) (all []descriptor, bad, far int) {
 	// The number is written after what it counts.
 	count := min(l.load32(offsetCount), l.capacity)
 	for ; l.read < count && most > 0; l.read++ {
 		most--
-		if d, err := l.descriptor(l.read); err != nil {
+		switch d, err := l.descriptor(l.read); {
+		case errors.Is(err, errPages):
+			far++
+		case err != nil:
 			bad++
-		} else {
+		default:
 			all = append(all, d)
 		}
 	}
-	return all, bad
+	return all, bad, far
 }
 
 // more says whether there are descriptors that were not read.
@@ -133,6 +184,9 @@ func (l *layout) more() uint32 {
 
 func (l *layout) descriptor(i uint32) (d descriptor, err error) {
 	at := l.descriptors + i*descriptorBytes
+	if err := l.touch(at, descriptorBytes); err != nil {
+		return d, err
+	}
 	// A copy: checked and used are the same bytes.
 	raw := [descriptorBytes]byte(l.data[at : at+descriptorBytes])
 	d.value = binary.LittleEndian.Uint32(raw[0:])
@@ -150,6 +204,9 @@ func (l *layout) descriptor(i uint32) (d descriptor, err error) {
 	if d.valueType < typeU64 || d.valueType > typeF64 || d.value%8 != 0 || d.value < headerBytes ||
 		uint64(d.value)+8 > size || length == 0 || length > maxTextBytes || uint64(text)+uint64(length) > size {
 		return d, errLayout
+	}
+	if err := errors.Join(l.touch(text, uint32(length)), l.touch(d.value, 8)); err != nil {
+		return d, err
 	}
 	// Another copy, by which a string is made.
 	parts := strings.Split(string(l.data[text:text+uint32(length)]), "\x00")
@@ -216,30 +273,30 @@ func encodeLabels(pairs []string) (string, error) {
 }
 
 // number is a value of a counter, in parts of 1e-9 if it is fine; it is 0 where that is no number of a counter.
-func (d *descriptor) number(bits uint64) uint64 {
+func (d *descriptor) number(raw uint64) uint64 {
 	switch d.valueType {
 	case typeI64:
-		return uint64(max(int64(bits), 0))
+		return uint64(max(int64(raw), 0))
 	case typeF64:
-		if f := math.Float64frombits(bits); f > 0 && f < maxFine {
+		if f := math.Float64frombits(raw); f > 0 && f < maxFine {
 			return uint64(f * model.ApplicationFine)
 		}
 		return 0
 	}
-	return bits
+	return raw
 }
 
 // maxFine is the greatest value of a counter that is a float.
 const maxFine = float64(1<<63) / model.ApplicationFine
 
 // level is a value of a gauge; false where it is no number.
-func (d *descriptor) level(bits uint64) (float64, bool) {
+func (d *descriptor) level(raw uint64) (float64, bool) {
 	switch d.valueType {
 	case typeI64:
-		return float64(int64(bits)), true
+		return float64(int64(raw)), true
 	case typeF64:
-		f := math.Float64frombits(bits)
+		f := math.Float64frombits(raw)
 		return f, !math.IsNaN(f) && !math.IsInf(f, 0)
 	}
-	return float64(bits), true
+	return float64(raw), true
 }

@@ -173,7 +173,7 @@ func TestProgram(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if len(c.files)+len(c.processes)+len(c.groups) != 0 {
+	if len(c.files)+len(c.processes)+len(c.groups)+len(c.groupPages)+c.pages != 0 {
 		t.Errorf("%d files, %d processes, %d groups are left", len(c.files), len(c.processes), len(c.groups))
 	}
 	c.Keep(nil)
@@ -220,7 +220,7 @@ func TestKilledWhileItCounts(t *testing.T) {
 		of = f
 	}
 	// Another mapping, which shows what was there at the end.
-	own, err := openFile("/proc", p.Process.Pid, descriptorOf(t, p.Process.Pid))
+	own, err := openFile("/proc", p.Process.Pid, descriptorOf(t, p.Process.Pid), anyPages)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -541,6 +541,15 @@ const steps = {
       assert.equal(rows.length, 1)
       assert.ok(Math.abs(parseFloat(await page.locator('[data-drops] dd').innerText()) / rows[0].per_second - 1) < 0.02)
       await picture(page, 'drops')
+      // What its application counts itself, in the same panel.
+      const own = page.locator('[data-applications] dl > div')
+      await own.first().waitFor()
+      assert.deepEqual(await page.locator('[data-applications] dt').allInnerTexts(), ['app_jobs_done_total{method="GET"}', 'app_queue_length'])
+      assert.equal(await own.nth(0).locator('dt').getAttribute('title'), 'Jobs that were done')
+      const counted = (await there(`labelled?metrics=container_application_total&node=host-a-shop-web&${window}`)).rows
+      assert.ok(Math.abs(parseFloat(await own.nth(0).locator('dd').innerText()) / counted[0].per_second - 1) < 0.02)
+      assert.equal(await own.nth(1).locator('dd').innerText(), '−7.50')
+      await picture(page, 'applications')
       // In the matrix by host, and in none other.
       await page.goto(`${url}#view=matrix&by=host&quantity=probe_round_trip_p99&${window}`)
       await page.locator('.heat-cell[data-cell]').first().hover()
