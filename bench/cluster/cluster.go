@@ -32,7 +32,8 @@ type Options struct {
 	Rate int64
 }
 
-// Cluster is a running one. It is not for several goroutines.
+// Cluster is a running one. It is not for several goroutines. A placement of it is the host of each container, by index:
+// of the data nodes, the workers and the driver, in this order.
 type Cluster struct {
 	options Options
 	nodes   []node // data nodes, workers, the driver
@@ -136,16 +137,8 @@ func docker(ctx context.Context, arguments ...string) (string, error) {
 	return strings.TrimSpace(string(output)), nil
 }
 
-// Names are those of the containers: data nodes, workers, the driver.
-func (c *Cluster) Names() (names []string) {
-	for _, n := range c.nodes {
-		names = append(names, n.name)
-	}
-	return names
-}
-
-// Deploy puts each container on a host, in the order of Names, and waits until each can reach the others. The network is
-// a new one: no host knows anything of an earlier placement.
+// Deploy makes a placement real, and waits until each container can reach the others. The network is a new one: no host
+// knows anything of an earlier placement.
 func (c *Cluster) Deploy(at []int) error {
 	if len(at) != len(c.nodes) {
 		return fmt.Errorf("a placement of %d containers, want %d", len(at), len(c.nodes))

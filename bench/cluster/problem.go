@@ -30,7 +30,7 @@ func (c *Cluster) hosts(memory float64) (hosts []place.Host) {
 	return hosts
 }
 
-// Spread is where Kubernetes' default scoring puts the containers, in the order of Names. Nothing is known of them yet:
+// Spread is the placement that Kubernetes' default scoring makes. Nothing is known of the containers yet:
 // all ask for the same, and there is room for all on each host.
 func (c *Cluster) Spread() []int {
 	p := &place.Problem{Hosts: c.hosts(1)}
@@ -44,7 +44,7 @@ func (c *Cluster) Spread() []int {
 }
 
 // Problem is that of a placement by what a server of Outsight that watches this machine has seen of a run. server is its
-// URL, at the host of each container in the order of Names, memory what a host has as a share of what all containers take
+// URL, at the placement of the run, memory what a host has as a share of what all containers take
 // at their peaks; its cores are those of this machine. The rates of the problem are over so many seconds.
 func (c *Cluster) Problem(ctx context.Context, server string, r Run, at []int, memory float64) (p *place.Problem,
 	seconds float64, err error) {
