@@ -213,6 +213,12 @@ bench-disk: ## what is counted of disks against fio, percentiles against single 
 bench-place: ## how long placements take to find and what they cost, beside default spreading, a genetic algorithm and the best; rewrites docs/place.md (2 minutes)
 	@go run ./bench -only place -docs docs
 
+.PHONY: bench-placement
+bench-placement: ## two jobs of a data cluster on placements that are deployed, prediction beside interfaces' counters; rewrites docs/place.md (root; 3 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
+
 .PHONY: bench-incast
 bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, beside paper 004 and a real shaped link; rewrites docs/incast.md (root; a minute)
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only incast -docs docs
@@ -222,6 +228,10 @@ bench-netprobe: ## packets not seen of containers that send at once, beside tcpd
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
+
+.PHONY: bench-region
+bench-region: ## reading a host by packets that its kernel answers, beside servers that sleep (root; 2 minutes)
+	@$(SUDO) go run ./bench -only region
 
 .PHONY: clean
 clean: ## remove what was built and measured

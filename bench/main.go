@@ -39,14 +39,15 @@ func main() {
 	flag.DurationVar(&options.run, "run", 3*time.Second, "length of one iperf3 run")
 	flag.DurationVar(&options.events, "events", time.Minute, "length of the run at the highest rate of events")
 	flag.StringVar(&options.docs, "docs", "",
-		"directory with accuracy.md, overhead.md, recorder.md and server.md, whose tables are rewritten")
+		"directory with accuracy.md, overhead.md, recorder.md, server.md and others, whose tables are rewritten")
 	flag.IntVar(&options.containers, "containers", 50, "containers for the agent's own cost")
 	flag.DurationVar(&options.recorder, "recorder", 80*time.Second,
 		"length of each of the two longest measurements of the recorder; the others follow it")
 	flag.Float64Var(&options.churn, "churn", benchChurn, "share of the edges that ends each minute, in the rows with churn")
 	only := flag.String("only", "throughput,agent,known,programs",
-		"which parts to measure, separated by commas: accuracy, counts, events, throughput, agent, known, programs, contention, recorder, saturation, server, frames, fleet, memory, disk, counters, kernels, whole, netprobe, place, incast")
+		"which parts to measure, separated by commas: "+partNames())
 	fleet := flag.String("fleet", "1000,2500,5000,7500,10000", "numbers of agents of the part fleet")
+	flag.IntVar(&options.reads, "reads", 1000, "reads of each row of latency of the part region")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -70,6 +71,7 @@ func main() {
 type options struct {
 	binaries, results, docs string
 	pairs, containers       int
+	reads                   int
 	run, events, recorder   time.Duration
 	churn                   float64
 	only                    []string
@@ -104,7 +106,18 @@ var parts = []part{
 	{"whole", measureWhole},
 	{"netprobe", measureNetprobe},
 	{"place", measurePlace},
+	{"region", measureRegion},
+	{"appmetrics", measureAppmetrics},
+	{"placement-run", measurePlacement},
 	{"incast", measureIncast},
+}
+
+func partNames() string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // costParts are those of docs/cost.md, which are measured together.

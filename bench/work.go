@@ -28,6 +28,11 @@ func doWork(work string) int {
 		err = sink()
 	case sourceWork:
 		err = source()
+	case regionWork:
+		err = serveRegion()
+	case spinWork:
+		for {
+		}
 	default:
 		err = fmt.Errorf("there is no work %q", work)
 	}

@@ -303,8 +303,9 @@ type collectedEntry struct {
 type collectedHistogram struct {
 	Count      uint64  `json:"count"`
 	SumSeconds float64 `json:"sum_seconds"`
-	P50Seconds float64 `json:"p50_seconds"`
-	P99Seconds float64 `json:"p99_seconds"`
+	// The percentiles are missing while nothing was counted.
+	P50Seconds *float64 `json:"p50_seconds,omitempty"`
+	P99Seconds *float64 `json:"p99_seconds,omitempty"`
 }
 
 func jsonOf(r *collectResult) collectJSON {
@@ -347,8 +348,12 @@ func (e *collectedEntry) fill(of region.Figures) {
 		if e.Histograms == nil {
 			e.Histograms = make(map[string]collectedHistogram)
 		}
-		e.Histograms[series] = collectedHistogram{f.Histogram.Count, float64(f.Histogram.SumNS) / model.Nanoseconds,
-			f.Histogram.Quantile(0.5), f.Histogram.Quantile(0.99)}
+		h := collectedHistogram{Count: f.Histogram.Count, SumSeconds: float64(f.Histogram.SumNS) / model.Nanoseconds}
+		if h.Count > 0 {
+			p50, p99 := f.Histogram.Quantile(0.5), f.Histogram.Quantile(0.99)
+			h.P50Seconds, h.P99Seconds = &p50, &p99
+		}
+		e.Histograms[series] = h
 	}
 }
 

@@ -98,8 +98,11 @@ func (a *runOutAnswer) write(out io.Writer) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t–\t–\t\t%s\n", name, r.Host, r.text(r.Used), r.text(r.Capacity), r.Unknown)
 			continue
 		}
-		grows := r.text(r.Course.PerDay.Value)
-		if r.Course.PerDay.Value < 0 {
+		grows := "–"
+		switch r.Course.Kind {
+		case predict.Grows, predict.GrowsInWaves:
+			grows = r.text(r.Course.PerDay.Value)
+		case predict.Falls:
 			grows = "-" + r.text(-r.Course.PerDay.Value)
 		}
 		course := string(r.Course.Kind)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -88,24 +89,35 @@ func (a *whatifAnswer) write(out io.Writer) error {
 	fmt.Fprintf(out, "At %s (mean %s; learnt from %d stretches of %v at %s to %s)\n\n", rate(a.Rate), rate(a.MeanRate),
 		a.Stretches, time.Duration(a.StepSeconds*float64(time.Second)), rate(a.LeastRate), rate(a.GreatestRate))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RESOURCE\tNOW\tTHEN\t\tFULL AT\t\tOF\tWITHOUT REQUESTS\tPER REQUEST")
+	head := "RESOURCE\tNOW\tTHEN\t\tFULL AT\t\tOF\tWITHOUT REQUESTS\tPER REQUEST\n"
+	unknown, reasons := map[string][]string{}, []string(nil)
 	for i := range a.Resources {
 		r := &a.Resources[i]
 		if r.Unknown != "" {
-			fmt.Fprintf(w, "%s\t–\t–\t\t–\t\t\t\t%s\n", r.Name, r.Unknown)
+			if unknown[r.Unknown] == nil {
+				reasons = append(reasons, r.Unknown)
+			}
+			unknown[r.Unknown] = append(unknown[r.Unknown], r.Name)
 			continue
 		}
-		perRequest := graph.Seconds(*r.PerRequest)
-		now := "–"
+		fmt.Fprint(w, head)
+		head = ""
+		perRequest, now := "–", "–"
+		if d := graph.Seconds(*r.PerRequest); d > 0 { // or it takes no more where more requests come
+			perRequest = graph.Duration(&d)
+		}
 		if r.Before != nil {
 			now = share(r.Before.Value)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.2f by %s\t%.3f cores\t%s\n", r.Name, now,
 			share(r.Utilisation.Value), bounds(r.Utilisation, share), limitText(r.Limit, rate), limitBounds(r.Limit, rate),
-			r.Parallel, r.ParallelBy, max(*r.Base, 0), graph.Duration(&perRequest))
+			r.Parallel, r.ParallelBy, max(*r.Base, 0), perRequest)
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for _, reason := range reasons {
+		fmt.Fprintf(out, "Not known of %s: %s.\n", strings.Join(unknown[reason], ", "), reason)
 	}
 	for i := range a.Resources {
 		if r := &a.Resources[i]; r.MovedFrom != "" {

@@ -85,7 +85,7 @@ func (p Privileges) Features() []model.Feature {
 		load.Remedy = "run it as root, or give the program these capabilities"
 	}
 	inspect := model.Feature{
-		Name: "CAP_SYS_PTRACE", Purpose: "network addresses and interface counters of containers", State: model.FeatureWorks,
+		Name: "CAP_SYS_PTRACE", Purpose: "network addresses and interface counters of containers, applications' own metrics", State: model.FeatureWorks,
 	}
 	if !p.has(capSysPtrace) {
 		inspect.State, inspect.Reason = model.FeatureAbsent, "this process lacks it"

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outsight/internal/bridge"
 )
 
 // bareStage runs the parts without a container runtime: each in control groups, and in network,
@@ -24,7 +26,7 @@ import (
 type bareStage struct {
 	options Options
 	groups  cgroups
-	network *bareNetwork
+	network *bridge.Bridge
 	dir     string // temporary files, one directory per part
 	run     string // part of every container id of this run
 	spawn   chan func()
@@ -88,7 +90,7 @@ func (b *bareStage) prepare(_ context.Context, parts []*part) error {
 	if err := os.Chmod(b.dir, 0o755); err != nil {
 		return err
 	}
-	if b.network, err = newBareNetwork(); err != nil {
+	if b.network, err = bridge.New(); err != nil {
 		return err
 	}
 	b.procs = map[*part]*bareProcess{}
@@ -135,7 +137,7 @@ func (b *bareStage) start(_ context.Context, p *part, at func(string) string) (i
 	defer gate.Close() // without the byte, the process ends
 	pid := b.procs[p].cmd.Process.Pid
 	if err = b.groups.join(p.ID, pid); err == nil {
-		err = b.network.connect(pid, p.Address)
+		err = b.network.Connect(pid, p.Address)
 	}
 	if err == nil {
 		_, err = gate.Write([]byte{1})
@@ -222,7 +224,7 @@ func (b *bareStage) close(ctx context.Context) error {
 		}
 	}
 	if b.network != nil {
-		errs = append(errs, b.network.close())
+		errs = append(errs, b.network.Close())
 	}
 	close(b.spawn)
 	return errors.Join(errs...)

@@ -47,3 +47,25 @@ func Inside(of *os.File, f func() error) error {
 	}()
 	return <-result
 }
+
+// New makes a network namespace that nobody is in. It ends when the file is closed and no link or process holds it.
+func New() (*os.File, error) {
+	runtime.LockOSThread()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("making a network namespace: %w", err)
+	}
+	defer own.Close()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("making a network namespace: %w", err)
+	}
+	made, err := os.Open("/proc/thread-self/ns/net")
+	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+		// The thread stays locked, and so ends with the goroutine instead of serving others.
+		return nil, errors.Join(err, fmt.Errorf("leaving a new network namespace: %w", back))
+	}
+	runtime.UnlockOSThread()
+	return made, err
+}

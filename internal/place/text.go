@@ -13,8 +13,8 @@ const maxTextMoves = 50
 // Text is the result for people.
 func (r *Result) Text(p *Problem) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n%d hosts, %d containers (%d may move), %d pairs that talk\n\n", r.Verdict(), len(p.Hosts), len(p.Containers),
-		p.movable(), len(p.Traffic))
+	fmt.Fprintf(&b, "%s\n\n%s, %s (%d may move), %s that talk\n\n", r.Verdict(), several(len(p.Hosts), "host"),
+		several(len(p.Containers), "container"), p.movable(), several(len(p.Traffic), "pair"))
 	row := func(name string, of func(f *Figures) string) {
 		fmt.Fprintf(&b, "%-34s %14s %14s\n", name, of(&r.Before), of(&r.After))
 	}
@@ -83,11 +83,22 @@ func (p *Problem) movable() (n int) {
 	return n
 }
 
+func several(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 // Verdict says in a sentence what to do first and what that gains, or that there is nothing to do.
 func (r *Result) Verdict() string {
 	switch {
+	case len(r.Moves) == 0 && len(r.HostsBefore) == 1:
+		return "There is one host: nothing can move."
+	case len(r.Moves) == 0 && r.Search == Chosen:
+		return "No move is chosen."
 	case len(r.Moves) == 0 && len(r.Broken) > 0:
 		return "The rules are broken, and no move that helps was found."
 	case len(r.Moves) == 0:

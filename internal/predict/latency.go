@@ -152,7 +152,7 @@ func (h *History) predictEntries(p *Prediction, s *Scenario) {
 	tested := h.test()
 	p.Entries = make([]Entry, 0, len(h.entries))
 	for node, past := range h.entries {
-		e := Entry{Node: node, Name: past.Name, Tested: tested[node], Rate: past.share() * p.Rate}
+		e := Entry{Node: node, Name: past.Name, Tested: tested[node], Rate: past.share(h.rates) * p.Rate}
 		e.predict(past, now, then, p.MeanRate, p.Rate, s.asItIs())
 		p.Entries = append(p.Entries, e)
 	}
@@ -161,11 +161,14 @@ func (h *History) predictEntries(p *Prediction, s *Scenario) {
 	})
 }
 
-// share is the entry's share of the requests at all entries.
-func (p *entryPast) share() float64 {
+// share is the entry's share of the requests at all entries in all of the past, of which the rates are.
+func (p *entryPast) share(rates []float64) float64 {
 	own, all := 0.0, 0.0
 	for _, o := range p.all {
-		own, all = own+o.own, all+o.rate
+		own += o.own
+	}
+	for _, rate := range rates {
+		all += rate
 	}
 	return own / all
 }

@@ -203,6 +203,7 @@ def runtime(every=1.0):
     threads = gauge("python_threads", "{thread}", "Threads of Python")
     blocks = gauge("python_allocated_blocks", "{block}", "Blocks of memory that Python has allocated")
     begun = [0.0]
+    before = []  # what Python had counted at a fork, which is the parent's
 
     def collection(phase, _):
         if phase == "start":
@@ -212,8 +213,9 @@ def runtime(every=1.0):
 
     def look():
         for g, stats in enumerate(gc.get_stats()):
-            collections[g]._set(stats["collections"])
-            collected[g]._set(stats["collected"])
+            of_parent = before[g] if before else {"collections": 0, "collected": 0}
+            collections[g]._set(stats["collections"] - of_parent["collections"])
+            collected[g]._set(stats["collected"] - of_parent["collected"])
         threads.set(threading.active_count())
         blocks.set(sys.getallocatedblocks())
 
@@ -226,9 +228,13 @@ def runtime(every=1.0):
         look()
         threading.Thread(target=watch, name="outsight", daemon=True).start()
 
+    def begin_child():
+        before[:] = gc.get_stats()
+        begin()
+
     gc.callbacks.append(collection)
     begin()
-    os.register_at_fork(after_in_child=begin)
+    os.register_at_fork(after_in_child=begin_child)
 
 
 def _forked():

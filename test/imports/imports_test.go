@@ -55,9 +55,11 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/kernel/region": {
 		"internal/kernel/host": "what all modules need", "internal/region/readwire": "keys, and the sizes of packets",
+		"internal/model": "what it costs is a value of the model",
 	},
 	"internal/region/readwire": {},
 	"internal/netns":           {},
+	"internal/bridge":          {"internal/netns": "it makes the namespaces"},
 	"internal/topology":        {},
 	"internal/access":          {"internal/otlp": "the header that names a tenant", "internal/model": "what was refused"},
 	"internal/energy": {
@@ -67,6 +69,7 @@ var allowed = map[string]map[string]string{
 	"internal/container": {
 		"internal/model": "identities are values of the model",
 	},
+	"sdk/go": {},
 	"internal/appmetrics": {
 		"internal/model": "metrics are values of the model",
 	},
@@ -194,8 +197,11 @@ var allowed = map[string]map[string]string{
 		"internal/report":   "what recordings show: saturations, and what waited",
 		"web":               "the page's assets",
 	},
-	"web":           {},
-	"internal/demo": {"internal/model": "the shop's true edges are checked against the model's"},
+	"web": {},
+	"internal/demo": {
+		"internal/model":  "the shop's true edges are checked against the model's",
+		"internal/bridge": "the network of parts that no container runtime runs",
+	},
 	"cmd/outsight": {
 		"internal/frame": "", "internal/framelog": "", "internal/framelog/s3": "", "internal/framelog/parquet": "",
 		"internal/framelog/clickhouse": "",

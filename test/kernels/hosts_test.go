@@ -205,16 +205,7 @@ func networkPrograms(t *testing.T, scratch string) map[string]string {
 	start := time.Now()
 	built := programs(t, scratch, "init", "outsight-agent")
 	files := map[string]string{"init": built["init"], "outsight-agent": built["outsight-agent"]}
-	for place, name := range map[string]string{"ip": "ip", "iptables": "iptables-legacy"} {
-		path, err := exec.LookPath(name)
-		if err == nil {
-			path, err = filepath.EvalSymlinks(path)
-		}
-		if err != nil {
-			t.Fatalf("%v: install it with scripts/install test", err)
-		}
-		files[place] = path
-	}
+	files["ip"], files["iptables"] = hostProgram(t, "ip"), hostProgram(t, "iptables-legacy")
 	plugins, err := filepath.Glob("/usr/lib/*/xtables/libxt_*.so")
 	if err != nil || len(plugins) == 0 {
 		t.Fatalf("no plug-ins of iptables: %v", err)
@@ -235,6 +226,19 @@ func networkPrograms(t *testing.T, scratch string) map[string]string {
 	}
 	t.Logf("the guests' programs took %v", time.Since(start))
 	return files
+}
+
+// hostProgram is where this host has a program that a guest needs.
+func hostProgram(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		t.Fatalf("%v: install it with scripts/install test", err)
+	}
+	return path
 }
 
 // libraries are those that a program is linked with, by where they belong.

@@ -113,7 +113,7 @@ const (
 	imageName  = "vmlinux"
 	networkDir = "network"
 	// unpacked tells directories of this layout from older ones.
-	unpacked = "-with-network"
+	unpacked = "-with-veth"
 )
 
 // kernelIn is what unpack has put into a directory.

@@ -28,6 +28,8 @@ func TestKernels(t *testing.T) {
 	}
 	scratch := t.TempDir()
 	basic := programs(t, scratch)
+	network := map[string]string{"ip": hostProgram(t, "ip")}
+	maps.Copy(network, libraries(t, network["ip"]))
 	images, err := disks(scratch)
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +51,9 @@ func TestKernels(t *testing.T) {
 				// Each takes one of the host's CPUs. apt is one at a time.
 				t.Parallel()
 				files := maps.Clone(basic)
-				if !s.withoutEdges { // nor disks
+				if !s.withoutEdges { // nor disks, nor regions
 					maps.Copy(files, images)
+					maps.Copy(files, network)
 					for _, module := range kernel.modules {
 						files["modules/"+filepath.Base(module)] = module
 					}
@@ -115,6 +118,7 @@ func programs(t *testing.T, dir string, only ...string) map[string]string {
 		"block.test":     {"test", "-c", "./internal/kernel/block"},
 		"tick.test":      {"test", "-c", "./internal/kernel/tick"},
 		"groups.test":    {"test", "-c", "./internal/kernel/groups"},
+		"region.test":    {"test", "-c", "./internal/kernel/region"},
 		"outsight-agent": {"build", "./cmd/outsight-agent"},
 	} {
 		if len(only) > 0 && !slices.Contains(only, place) {

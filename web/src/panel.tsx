@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
+import { Applications } from './applicationsview'
 import { Chart, type ChartLine } from './chart'
 import { Contention } from './contentionview'
 import { Drops } from './dropsview'
@@ -234,6 +235,7 @@ function NodePanel({ graph, node, state, change, range, theme, close }: Props & 
       <Contention key={node.id} graph={graph} node={node} state={state} change={change} />
       <Drops key={`drops ${node.id}`} graph={graph} node={node} state={state} />
       {node.kind === 'container' && node.usage && state.by === 'container' && <AskWhatIf key={`ask ${node.id}`} node={node} state={state} change={change} />}
+      <Applications key={`applications ${node.id}`} graph={graph} node={node} state={state} />
       {node.usage && USAGE_GROUPS.map(([name, keys]) => {
         const rows = graph.numbers.usage.filter((n) => keys.includes(n.key) && node.usage![n.key] !== undefined)
         return rows.length > 0 && (

@@ -21,7 +21,7 @@ it('reads back what it writes', () => {
     '#view=placement&preset=fewest-hosts&together=cart%2Credis&on=db%3Dhost-1%2Chost-2&stay=legacy&without=0123456789ab',
     '#by=workload&nodes=all',
     '#view=health',
-    '#view=whatif&load=400%2Fs&replicas=shop-cart%3A3&quota=a%3Ab%3A0.5&move=db%3Ahost-2',
+    '#view=whatif&load=400%2Fs&replicas=shop-cart%3A3&quota=a%3Ab%3A0.5&move=db%3Ahost-2&down=host-1',
     '#node=abc&load=3x&ask=',
     '#view=containers&q=cart',
     '#by=workload',

@@ -50,7 +50,7 @@ export interface State {
   preset: Preset
   /** Rules of a placement, as the command line has them: "a,b", and of hosts "a=host,host". */
   rules: Rule[]
-  /** What is to be different: the load, as "2x" or "400/s", and "name:value" of containers. */
+  /** What is to be different: the load, as "2x" or "400/s", and "name:value" of containers, or a host that is down. */
   load: string
   changes: Changed[]
   /** Whether the panel of a container asks what would be if. */
@@ -64,11 +64,11 @@ export type Preset = (typeof PRESETS)[number]
 export const RULES = ['together', 'apart', 'on', 'not_on', 'stay'] as const
 export type RuleKind = (typeof RULES)[number]
 export type Rule = [kind: RuleKind, text: string]
-export const CHANGED = ['replicas', 'quota', 'move'] as const
+export const CHANGED = ['replicas', 'quota', 'move', 'down'] as const
 export type ChangedKind = (typeof CHANGED)[number]
 export type Changed = [kind: ChangedKind, text: string]
 const LOAD = /^([0-9]{1,9}(\.[0-9]{1,9})?)(x|\/s)$/
-const CHANGE = { replicas: /^.+:[1-9][0-9]{0,3}$/, quota: /^.+:[0-9]{1,4}(\.[0-9]{1,6})?$/, move: /^.+:.+$/ }
+const CHANGE = { replicas: /^.+:[1-9][0-9]{0,3}$/, quota: /^.+:[0-9]{1,4}(\.[0-9]{1,6})?$/, move: /^.+:.+$/, down: /./ }
 /** Whether the server takes a load so. */
 export const isLoad = (text: string): boolean => LOAD.test(text) && parseFloat(text) > 0
 /** How many rules and left out moves a link has at most, and how long each may be. */

@@ -660,6 +660,8 @@ export interface WhatIfResource {
   node: string
   name: string
   host: string
+  /** Where it was, if it is on another one. */
+  moved_from?: string
   parallel: number
   parallel_by: string
   base?: number
@@ -667,6 +669,28 @@ export interface WhatIfResource {
   before?: Interval
   utilisation?: Interval
   limit?: Interval
+  unknown?: string
+}
+
+export interface Latencies {
+  mean: Interval
+  p50: Interval
+  p95: Interval
+  p99: Interval
+}
+
+/** How long requests take where they come in, at the mean rate and then; in seconds. */
+export interface WhatIfEntry {
+  node: string
+  name: string
+  rate: number
+  model?: 'queueing' | 'scalability'
+  before?: Latencies
+  then?: Latencies
+  /** A resource is used up, so that the queue has no end. */
+  saturated?: boolean
+  /** How far off each model was on the past, as shares, and at how many times the load that it knew. */
+  tested?: { queueing?: number; scalability?: number; times: number }
   unknown?: string
 }
 
@@ -683,6 +707,7 @@ export interface WhatIf {
   limit?: Interval
   limited_by?: string
   resources: WhatIfResource[]
+  entries: WhatIfEntry[]
   hosts: string[]
 }
 

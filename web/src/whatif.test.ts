@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
 import type { WhatIf, WhatIfResource } from './types'
-import { barOf, bounds, changeText, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
+import { barOf, bounds, changeText, modelText, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
 
 const resource = (part: Partial<WhatIfResource>): WhatIfResource => ({ node: 'cart', name: 'shop-cart', host: 'a', parallel: 1, parallel_by: 'threads', ...part })
-const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], limited_by: 'cart', ...part })
+const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], entries: [], limited_by: 'cart', ...part })
 
 it('says whether there is room, and when it is not known', () => {
   const f = (part: Partial<WhatIf>, kind: string, want: RegExp) => {
@@ -13,18 +13,28 @@ it('says whether there is room, and when it is not known', () => {
   }
   f({ limit: { value: 300, low: 280, high: 330 } }, 'good', /^There is room. Used up first: shop-cart, at 300\/s \(280\/s to 330\/s\), 2.0 times the greatest rate that there was. The load asked for is 200\/s, 2.0 × the mean.$/)
   f({ limit: { value: 150, low: 140, high: 170 } }, 'worse', /^shop-cart is used up at 150\/s .* does not get there/)
+  f({ limit: { value: 90, low: 80, high: 99 } }, 'worse', /^shop-cart is used up at 90.*Even the mean rate of this time, 100\/s, is above that/)
   f({ limit: { value: 210, low: 150 } }, 'unsure', /^There may be room.*\(150\/s or more\)/)
   f({ resources: [resource({ unknown: 'the rate of requests hardly changed' })] }, 'unsure', /It cannot be told.*The rate of requests hardly changed/)
   f({ stretches: 0, resources: [] }, 'unsure', /No requests came in/)
 })
 
 it('writes changes, and has one for each kind and name', () => {
-  expect(changeText(['replicas', 'shop-cart:3']) + changeText(['quota', 'a:b:0.5']) + changeText(['move', 'db:host-2'])).toBe('3 replicas of shop-carta:b: quota of 0.5 coresdb on host-2')
+  expect(changeText(['replicas', 'shop-cart:3']) + changeText(['quota', 'a:b:0.5']) + changeText(['move', 'db:host-2']) + changeText(['down', 'a:1'])).toBe('3 replicas of shop-carta:b: quota of 0.5 coresdb on host-2a:1 is down')
   const changes = withChange(withChange([['quota', 'cart:2']], 'replicas', 'cart', '3'), 'replicas', 'cart', '4')
   expect(changes).toEqual([['quota', 'cart:2'], ['replicas', 'cart:4']])
   expect(valueOf(changes, 'replicas', 'cart') + valueOf(changes, 'move', 'cart')).toBe('4')
+  expect(withChange(withChange([['down', 'b']], 'down', 'a', ''), 'down', 'a', '')).toEqual([['down', 'b'], ['down', 'a']])
   expect(withChange(changes, 'replicas', 'cart', '')).toEqual([['quota', 'cart:2']])
   expect(whatIfOf({ load: '400/s', changes })).toBe('&load=400%2Fs&quota=cart%3A2&replicas=cart%3A4')
+})
+
+it('says by which model durations were found, and how good it was', () => {
+  const e = { node: 'web', name: 'web', rate: 1, tested: { queueing: 0.125, scalability: 0.3, times: 1.5 } }
+  expect(modelText({ ...e, model: 'queueing' })).toBe('queueing, 12.5 % off on the past at up to 1.5 times the load that it knew')
+  expect(modelText({ ...e, model: 'scalability' })).toMatch(/30.0 % off/)
+  expect(modelText({ ...e, model: 'queueing', tested: undefined })).toMatch(/too little of the past/)
+  expect(modelText({ ...e })).toBe('')
 })
 
 it('draws the bounds of an estimate on its scale', () => {

@@ -1,7 +1,7 @@
 import { format } from './format'
 import { percent } from './placement'
 import type { Changed, State } from './state'
-import type { Interval, WhatIf, WhatIfResource } from './types'
+import type { Interval, WhatIf, WhatIfEntry, WhatIfResource } from './types'
 
 // What would be if more requests came, or containers were others.
 
@@ -11,8 +11,9 @@ export const LOADS = ['1x', '1.5x', '2x', '3x', '5x', '10x']
 /** What a state asks the server for, besides the window. */
 export const whatIfOf = (s: Pick<State, 'load' | 'changes'>): string => `&load=${encodeURIComponent(s.load)}` + s.changes.map(([kind, text]) => `&${kind}=${encodeURIComponent(text)}`).join('')
 
-/** The name and the value of a change: "cart:3". */
-export function partsOfChange([, text]: Changed): [name: string, value: string] {
+/** The name and the value of a change: "cart:3". A host that is down has no value. */
+export function partsOfChange([kind, text]: Changed): [name: string, value: string] {
+  if (kind === 'down') return [text, '']
   const at = text.lastIndexOf(':')
   return [text.slice(0, at), text.slice(at + 1)]
 }
@@ -20,12 +21,13 @@ export function partsOfChange([, text]: Changed): [name: string, value: string] 
 /** A change for people. */
 export function changeText(c: Changed): string {
   const [name, value] = partsOfChange(c)
-  return c[0] === 'replicas' ? `${value} ${value === '1' ? 'replica' : 'replicas'} of ${name}` : c[0] === 'quota' ? `${name}: quota of ${value} cores` : `${name} on ${value}`
+  return c[0] === 'down' ? `${name} is down` : c[0] === 'replicas' ? `${value} ${value === '1' ? 'replica' : 'replicas'} of ${name}` : c[0] === 'quota' ? `${name}: quota of ${value} cores` : `${name} on ${value}`
 }
 
 /** The changes with another value of a kind and a name, or without it. */
 export function withChange(changes: Changed[], kind: Changed[0], name: string, value: string): Changed[] {
   const others = changes.filter((c) => c[0] !== kind || partsOfChange(c)[0] !== name)
+  if (kind === 'down') return [...others, [kind, name]]
   return value === '' ? others : [...others, [kind, `${name}:${value}`]]
 }
 
@@ -60,12 +62,20 @@ export function verdictOf(a: WhatIf): WhatIfVerdict {
   }
   const far = a.limit.value > 1.05 * a.greatest_rate ? `, ${(a.limit.value / a.greatest_rate).toFixed(1)} times the greatest rate that there was` : ''
   const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
-  if (a.limit.value < a.rate) return { kind: 'worse', before: '', name: first.name, after: ` is used up ${text}`, note: `The load asked for is ${at}: it does not get there.` }
+  if (a.limit.value < a.rate) return { kind: 'worse', before: '', name: first.name, after: ` is used up ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
   const sure = a.limit.low >= a.rate
   return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name: first.name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.` }
 }
 
 const upper = (text: string): string => text[0]!.toUpperCase() + text.slice(1)
+
+/** How an entry's durations were found, and how far off that was on the window's own past. */
+export function modelText(e: WhatIfEntry): string {
+  if (!e.model) return ''
+  const what = e.model === 'queueing' ? 'queueing' : 'the Universal Scalability Law'
+  const off = e.model === 'queueing' ? e.tested?.queueing : e.tested?.scalability
+  return off === undefined || !e.tested ? `${what}, with too little of the past to test it on` : `${what}, ${percent(off)} off on the past at up to ${e.tested.times.toFixed(1)} times the load that it knew`
+}
 
 /** The bar of an estimate, on a scale to this share: what is filled, and where the bounds are; of 100. */
 export const SCALE = 1.5

@@ -4,7 +4,7 @@ import { clock, duration, format, NONE, span } from './format'
 import { percent } from './placement'
 import { isLoad, short, type Change, type ChangedKind, type State } from './state'
 import { useExplainer } from './tip'
-import { barOf, changeText, limitBounds, LOADS, ofText, SCALE, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
+import { barOf, bounds, changeText, limitBounds, LOADS, modelText, ofText, SCALE, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
 import type { Interval, Node, WhatIf, WhatIfResource } from './types'
 
 /** How often a live prediction is made anew, in ms: it is learnt from a whole window. */
@@ -36,6 +36,7 @@ export function WhatIfView({ state, change, window }: Props) {
         <>
           <Verdict a={data} state={state} change={change} />
           {data.resources.length > 0 && <Resources a={data} state={state} change={change} />}
+          {data.entries.length > 0 && <Entries a={data} />}
           {data.stretches > 0 && <p class="muted small pad" data-learnt>Learnt from {data.stretches} stretches of {span(data.step_seconds)}, at rates from {format(data.least_rate, '/s')} to {format(data.greatest_rate, '/s')}. In nine of ten cases the truth is within the bounds, if all goes on as it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before.</p>}
         </>
       )}
@@ -58,11 +59,12 @@ function Scenario({ state, change, data, loading }: { state: State; change: Chan
   const [why, setWhy] = useState('')
   const add = (e: Event) => {
     e.preventDefault()
-    const number = kind === 'move' || (Number(value) > 0 && (kind === 'quota' || Number.isInteger(Number(value))))
-    const text = name.trim() === '' ? 'Which container?' : value.trim() === '' ? WANTS[kind][2] : !number ? WANTS[kind][2] : ''
+    const ofHost = kind === 'down'
+    const number = kind === 'move' || ofHost || (Number(value) > 0 && (kind === 'quota' || Number.isInteger(Number(value))))
+    const text = name.trim() === '' && !ofHost ? 'Which container?' : value.trim() === '' ? WANTS[kind][2] : !number ? WANTS[kind][2] : ''
     setWhy(text)
     if (text) return
-    change({ changes: withChange(state.changes, kind, name.trim(), value.trim()) })
+    change({ changes: ofHost ? withChange(state.changes, kind, value.trim(), '') : withChange(state.changes, kind, name.trim(), value.trim()) })
     setName('')
     setValue('')
   }
@@ -72,11 +74,11 @@ function Scenario({ state, change, data, loading }: { state: State; change: Chan
       <form class="view-bar" onSubmit={add} aria-label="What is different">
         <Load state={state} change={change} />
         <span class="rule-form">
-          <label>Container <input name="container" list="whatif-names" placeholder="name" value={name} spellcheck={false} onInput={(e) => setName(e.currentTarget.value)} /></label>
+          {kind !== 'down' && <label>Container <input name="container" list="whatif-names" placeholder="name" value={name} spellcheck={false} onInput={(e) => setName(e.currentTarget.value)} /></label>}
           <select name="what" aria-label="What is different of it" value={kind} onChange={(e) => (setKind(e.currentTarget.value as ChangedKind), setValue(''))}>
             {(Object.keys(WANTS) as ChangedKind[]).map((k) => <option key={k} value={k} selected={kind === k}>{WANTS[k][0]}</option>)}
           </select>
-          <input name="value" class="few" aria-label={WANTS[kind][2]} list={kind === 'move' ? 'whatif-hosts' : undefined} placeholder={WANTS[kind][1]} inputMode={kind === 'move' ? 'text' : 'decimal'} value={value} spellcheck={false} onInput={(e) => setValue(e.currentTarget.value)} />
+          <input name="value" class="few" aria-label={WANTS[kind][2]} list={kind === 'move' || kind === 'down' ? 'whatif-hosts' : undefined} placeholder={WANTS[kind][1]} inputMode={kind === 'move' || kind === 'down' ? 'text' : 'decimal'} value={value} spellcheck={false} onInput={(e) => setValue(e.currentTarget.value)} />
           <button class="toggle" type="submit" data-add-change>Add</button>
         </span>
         <datalist id="whatif-names">{names.map((n) => <option key={n} value={n} />)}</datalist>
@@ -98,7 +100,7 @@ function Scenario({ state, change, data, loading }: { state: State; change: Chan
 
 /** What each change is called, an example of its value, and what is wanted. */
 const WANTS: Record<ChangedKind, [string, string, string]> = {
-  replicas: ['replicas', '3', 'How many of them?'], quota: ['quota in cores', '2', 'How many cores?'], move: ['runs on', 'host-2', 'On which host?'],
+  replicas: ['replicas', '3', 'How many of them?'], quota: ['quota in cores', '2', 'How many cores?'], move: ['runs on', 'host-2', 'On which host?'], down: ['a host is down', 'host-2', 'Which host?'],
 }
 
 /** The load: times the mean, or a rate. */
@@ -144,7 +146,7 @@ function Resources({ a, state, change }: { a: WhatIf; state: State; change: Chan
         <tbody>
           {a.resources.map((r) => {
             const host = r.node.startsWith('cpus/')
-            const name = <><span>{r.name}</span>{!host && a.hosts.length > 1 && <small>{r.host}</small>}</>
+            const name = <><span>{r.name}</span>{!host && a.hosts.length > 1 && <small>{r.moved_from ? `${r.moved_from} → ${r.host}` : r.host}</small>}</>
             return (
               <tr key={r.node} data-resource={r.name} class={r.node === a.limited_by ? 'first-limit' : undefined}>
                 <th scope="row" class="name">{host ? <span class="name-text">{name}</span> : <button onClick={() => change({ node: short(r.node), edge: undefined, status: undefined, chart: undefined, by: 'container', ask: true })} aria-pressed={state.node === short(r.node)}>{name}</button>}</th>
@@ -155,7 +157,7 @@ function Resources({ a, state, change }: { a: WhatIf; state: State; change: Chan
                     <td data-label="full at" data-explain="whatif.limit" tabindex={0} data-limit={r.limit?.value}>{r.limit ? <>{format(r.limit.value, '/s')} <small>{limitBounds(r.limit)}</small></> : <span class="none" title="It takes no more where more requests come, or all without them">{NONE}</span>}</td>
                     <td data-label="of">{ofText(r)}</td>
                     <td data-label="without requests" data-explain="whatif.demand" tabindex={0}>{format(Math.max(r.base ?? 0, 0), 'cores')}</td>
-                    <td data-label="per request">{duration(Math.max(r.per_request ?? 0, 0))}</td>
+                    <td data-label="per request">{(r.per_request ?? 0) > 0 ? duration(r.per_request) : NONE}</td>
                   </>
                 )}
               </tr>
@@ -164,6 +166,30 @@ function Resources({ a, state, change }: { a: WhatIf; state: State; change: Chan
         </tbody>
       </table>
     </div>
+  )
+}
+
+/** How long requests would take where they come in. */
+function Entries({ a }: { a: WhatIf }) {
+  const quantile = (now: Interval | undefined, then: Interval) => <>{now ? duration(now.value) : NONE} <span class="arrow" aria-hidden="true">→</span><span class="hidden"> now, then </span> <strong>{duration(then.value)}</strong> <small>{bounds(then, (v) => duration(v))}</small></>
+  return (
+    <>
+      <div class="bar-row entries-head"><h2>How long requests take</h2></div>
+      <div class="scroll">
+        <table class="plain stacks whatif-table">
+          <thead><tr><th scope="col" class="name">Entry</th><th scope="col">Requests then</th><th scope="col" class="words">p50</th><th scope="col" class="words">p95</th><th scope="col" class="words">p99</th><th scope="col" class="words">By</th></tr></thead>
+          <tbody>
+            {a.entries.map((e) => (
+              <tr key={e.node} data-entry={e.name}>
+                <th scope="row" class="name"><span class="name-text">{e.name}</span></th>
+                <td data-label="requests">{format(e.rate, '/s')}</td>
+                {e.then ? <>{(['p50', 'p95', 'p99'] as const).map((q) => <td key={q} class="words" data-label={q} data-quantile={q} data-then={e.then![q].value}>{quantile(e.before?.[q], e.then![q])}</td>)}<td class="words said">{modelText(e)}</td></> : <td class="words unknown" colSpan={4}>{e.saturated ? `A resource is used up: the queue has no end.${e.before ? ` Now p99 is ${duration(e.before.p99.value)}.` : ''}` : `Cannot be told: ${e.unknown}.`}</td>}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
   )
 }
 
@@ -225,6 +251,7 @@ function Ask({ node, state, change }: { node: Node; state: State; change: Change
       {data && !(error && !error.startsWith('The server ')) && (
         <>
           <Verdict a={data} state={state} change={change} />
+          {data.entries[0]?.then && <p class="muted small" data-ask-entry>p99 at {data.entries[0].name}: {data.entries[0].before ? duration(data.entries[0].before.p99.value) : NONE} → <strong>{duration(data.entries[0].then.p99.value)}</strong> ({bounds(data.entries[0].then.p99, (v) => duration(v))})</p>}
           {mine ? <Mine r={mine} /> : <p class="muted small">No request from outside reached {node.name}: what it takes does not depend on the load, as far as is known.</p>}
           <p class="small"><button class="link" data-to-whatif onClick={() => change({ view: 'whatif' })}>All resources</button></p>
         </>

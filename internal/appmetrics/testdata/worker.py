@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../sdk/python"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../sdk/python"))
 import outsight
 
 jobs = outsight.counter("jobs_done", "{job}", "Jobs that were done")

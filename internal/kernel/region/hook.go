@@ -82,7 +82,8 @@ func (r *Responder) tryAttach(o Options, device *net.Interface, hook Hook) error
 	if err != nil {
 		return err
 	}
-	defer program.Close() // the link keeps it
+	r.program = program
+	r.closers = append(r.closers, program)
 	var attached link.Link
 	if hook == HookTCX {
 		attached, err = link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: program,

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outsight/internal/kernel/host"
+	"outsight/internal/model"
 	"outsight/internal/region/readwire"
 )
 
@@ -81,6 +82,7 @@ type Responder struct {
 	spec     *ebpf.CollectionSpec
 	maps     *ebpf.Collection
 	closers  []io.Closer
+	program  *ebpf.Program
 
 	// mu guards the regions and the keys that are set.
 	mu      sync.Mutex
@@ -316,6 +318,17 @@ func (r *Responder) Counters() (Counters, error) {
 		sum.OutOfBounds += c.OutOfBounds
 	}
 	return sum, nil
+}
+
+// Cost is how often the program at the hook ran, for packets of all kinds, and for how long, the programs of regions
+// included. Both stay 0 unless the kernel's statistics are on (host.EnableStatistics).
+func (r *Responder) Cost() (model.ProgramCost, error) {
+	stats, err := r.program.Stats()
+	if err != nil {
+		return model.ProgramCost{}, fmt.Errorf("reading what the responder costs: %w", err)
+	}
+	return model.ProgramCost{Name: "region/" + string(r.hook), Runs: stats.RunCount, Missed: stats.RecursionMisses,
+		RunTimeNS: uint64(stats.Runtime)}, nil
 }
 
 // Close detaches and unloads everything.

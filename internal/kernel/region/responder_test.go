@@ -68,6 +68,36 @@ func TestReadsAreTheMapsMemory(t *testing.T) {
 	}
 }
 
+// The kernel's statistics tell what answering costs, the region's program included.
+func TestCost(t *testing.T) {
+	statistics, err := host.EnableStatistics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer statistics.Close()
+	for _, hook := range allHooks {
+		t.Run(string(hook), func(t *testing.T) {
+			const reads = 100
+			p := newPair(t)
+			key := readwire.NewKey(1)
+			r := p.open(Options{Hook: hook, Keys: []readwire.Key{key}})
+			if err := r.Add(0, newRegion(t, 8, 128)); err != nil {
+				t.Fatal(err)
+			}
+			c := p.dial(hostAddresses[0], key, readwire.Options{})
+			for range reads {
+				if err := c.Read(t.Context(), 0, 0, make([]byte, 1024)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if cost, err := r.Cost(); err != nil || cost.Runs < reads || cost.RunTimeNS == 0 ||
+				cost.Name != "region/"+string(hook) {
+				t.Errorf("got %+v, %v, want at least %d runs", cost, err, reads)
+			}
+		})
+	}
+}
+
 // A counter that is added to in memory is read at once.
 func TestReadsAreOfNow(t *testing.T) {
 	p := newPair(t)

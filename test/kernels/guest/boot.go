@@ -160,7 +160,7 @@ func failed(output []byte) string {
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents|TestFiguresAre|TestReusedAddress|TestSlotsAre"
-	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|SyncsAreTimed|SyncsOfOther|EitherTimer|AtFullSocketBuffer|TableOfDrops"
+	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|SyncsAreTimed|SyncsOfOther|EitherTimer|AtFullSocketBuffer|TableOfDrops|TestReadsAre|HostilePackets|OtherPackets|StoppedProcess|AnotherXDP"
 )
 
 // withoutEdges is set where the host expects this kernel to count no edges.
@@ -177,7 +177,7 @@ func kernelTests() (string, error) {
 	}
 	var output bytes.Buffer
 	var errs []error
-	for _, subject := range []string{"sched", "net", "block", "tick", "groups"} {
+	for _, subject := range []string{"sched", "net", "block", "tick", "groups", "region"} {
 		before := output.Len()
 		command := exec.Command("/"+subject+".test", "-test.v", "-test.run="+only)
 		command.Dir = "/tmp"

@@ -1,0 +1,181 @@
+# Reads the regions of a host over TCP and prints their figures as JSON. Written from docs/format/region.md alone.
+# usage: region.py HOST PORT KEY_NUMBER KEY_HEX
+import collections, hashlib, hmac, ipaddress, json, os, socket, struct, sys
+
+host, port, number, secret = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(sys.argv[4])
+s = socket.create_connection((host, port), timeout=60)
+stream = s.makefile("rb")
+hello = stream.read(48)
+assert hello[:8] == b"OSREADER" and struct.unpack("<I", hello[8:12])[0] == 1, hello
+challenge, count = hello[16:], 0
+
+
+def mac(kind, *parts):
+    return hmac.new(secret, kind + b"".join(parts), hashlib.sha256).digest()
+
+
+def read(*parts):  # parts are (region, offset, length)
+    global count
+    count += 1
+    nonce = os.urandom(16)
+    q = b"OSRQ" + struct.pack("<IQII", number, count, len(parts), 0) + nonce
+    for region, offset, length in parts:
+        q += struct.pack("<IIQ", region, length, offset)
+    s.sendall(q + mac(b"request", challenge, q))
+    head = stream.read(24)
+    status, sequence, length, at = struct.unpack("<IQII", head[4:])
+    data, got = stream.read(length), stream.read(32)
+    assert head[:4] == b"OSRP" and status == 0, (status, at)
+    assert sequence == count and hmac.compare_digest(got, mac(b"reply", challenge, nonce, head, data))
+    out = []
+    for _, _, length in parts:
+        out.append(data[:length])
+        data = data[length:]
+    return out
+
+
+def whole(region, used_at):
+    while True:
+        head = read((region, 0, 64))[0]
+        used, size = struct.unpack("<II", head[used_at : used_at + 8])
+        body, tail = read((region, 0, used), (region, size - 8, 8))
+        if body[used_at : used_at + 4] == head[used_at : used_at + 4] and tail == body[16:24]:
+            return body
+
+
+def entries(body, at):
+    n, offset, size = struct.unpack("<III", body[at : at + 12])
+    return [body[offset + i * size : offset + (i + 1) * size] for i in range(n)]
+
+
+def text(b):
+    return b.split(b"\0")[0].decode()
+
+
+control = whole(0, 56)
+assert control[:8] == b"OSREGION" and struct.unpack("<I", control[8:12])[0] <= 1
+trusted = struct.unpack("<I", control[104:108])[0]
+metrics = []
+for m in entries(control, 88):
+    series = text(m[:80])
+    if text(m[104:128]):
+        series += '{%s="%s"}' % (text(m[104:128]), text(m[128:152]))
+    metrics.append((series, struct.unpack("<Q", m[152:160])[0]))
+
+Field = collections.namedtuple("Field", "name offset type role count refers via mask metric server")
+Region = collections.namedtuple("Region", "name id index size records lanes fields")
+fields = [
+    Field(text(f[:32]), *struct.unpack("<IBBHIIIHH", f[32:56])) for f in entries(control, 76)
+]
+regions = {}
+for r in entries(control, 64):
+    id, index, fill, size, records, lanes, first, n = struct.unpack("<IHHIIIII", r[32:60])
+    regions[id] = Region(text(r[:32]), id, index, size, records, lanes, fields[first : first + n])
+
+names = whole(1, 24)
+assert names[:8] == b"OSRNAMES"
+
+
+def string(b):
+    offset, length = struct.unpack("<II", b)
+    return names[offset : offset + length].decode()
+
+
+containers = []
+for c in entries(names, 32):
+    containers.append((string(c[8:16]), struct.unpack("<I", c[64:68])[0]))
+groups = {}
+for g in entries(names, 44):
+    cgroup, container = struct.unpack("<QI", g[:12])
+    groups[cgroup] = container
+
+FORMATS = {1: ("<Q", 8), 2: ("<I", 4), 3: ("<H", 2), 4: ("<B", 1), 5: ("<q", 8)}
+
+
+def value(record, f, i=0):
+    form, size = FORMATS[f.type]
+    return struct.unpack_from(form, record, f.offset + i * size)[0]
+
+
+def role(region, which):
+    return next((f for f in region.fields if f.role == which), None)
+
+
+def records(region, indexes):
+    size = region.size * region.lanes
+    out = {}
+    for i in indexes:
+        out[i] = read((region.id, i * size, size))[0]
+    return out
+
+
+def owned(index):
+    for r in regions.values():
+        owner = role(r, 3)
+        if r.index == index and owner:
+            memory = b"".join(
+                read((r.id, at, min(1 << 20, r.size * r.records - at)))[0] for at in range(0, r.size * r.records, 1 << 20)
+            )
+            return {
+                i: memory[i * r.size : (i + 1) * r.size]
+                for i in range(r.records)
+                if value(memory[i * r.size : (i + 1) * r.size], owner)
+            }, r
+    return {}, None
+
+
+def figures(index, indexes, server=lambda i: False):
+    out = {i: {} for i in indexes}
+    for r in regions.values():
+        if r.index != index or not any(f.metric != 0xFFFF for f in r.fields):
+            continue
+        for i, b in records(r, indexes).items():
+            known = role(r, 10)
+            known = value(b, known) & trusted if known else ~0
+            for f in r.fields:
+                m = f.server if server(i) else f.metric
+                if m == 0xFFFF or known & f.mask != f.mask or f.role not in (1, 2, 5):
+                    continue
+                n = sum(value(b[lane * r.size :], f) for lane in range(r.lanes))
+                series, per = metrics[m]
+                if f.role != 5:
+                    out[i][series] = out[i].get(series, 0) + n / per
+                    continue
+                at = i if f.via == 0xFFFFFFFF else struct.unpack_from("<I", b, f.via)[0]
+                if f.via != 0xFFFFFFFF and at == 0:
+                    continue
+                pool = regions[f.refers]
+                cells = role(pool, 6)
+                h = records(pool, [at])[at]
+                out[i][series + " count"] = sum(
+                    value(h[lane * pool.size :], cells, k) for lane in range(pool.lanes) for k in range(cells.count)
+                )
+    return out
+
+
+result = {"containers": {}, "edges": []}
+slots, r = owned(1)
+of = {i: groups[value(b, role(r, 3))] for i, b in slots.items() if value(b, role(r, 3)) in groups}
+for i, numbers in figures(1, sorted(of)).items():
+    into = result["containers"].setdefault(containers[of[i]][0], {})
+    for series, n in numbers.items():
+        into[series] = into.get(series, 0) + n
+place = {figure: name for name, figure in containers if figure != 0xFFFFFFFF}
+for i, numbers in figures(5, sorted(place)).items():
+    result["containers"].setdefault(place[i], {}).update(numbers)
+edges, r = owned(2)
+key = {f.name: f for f in r.fields if f.role == 4}
+is_server = lambda i: value(edges[i], key["key.role"]) == 2
+for i, numbers in figures(2, sorted(edges), is_server).items():
+    b, at = edges[i], key["key.service"].offset
+    address = ipaddress.IPv6Address(b[at : at + 16])
+    owner = groups.get(value(b, key["key.owner"]))
+    result["edges"].append(
+        {
+            "owner": containers[owner][0] if owner is not None else "",
+            "side": "server" if is_server(i) else "client",
+            "service": "%s:%d" % (address.ipv4_mapped or "[%s]" % address, value(b, key["key.port"])),
+            "figures": numbers,
+        }
+    )
+json.dump(result, sys.stdout)
