@@ -201,9 +201,7 @@ func (s *simulation) report() Result {
 		r.Paused += float64(s.machines[i].total) / float64(end) / float64(len(s.machines))
 	}
 	r.Thread = float64(s.thread.busy) / float64(end)
-	if r.OthersSent > 0 {
-		r.OthersUsed = float64(r.OthersSent*s.wire(s.Network.MTU)) * 8 / float64(s.Network.Link) / r.Elapsed.Seconds()
-		r.OthersDelay = (s.port.othersWaited / instant(r.OthersSent)).duration()
-	}
+	r.OthersUsed = float64(s.port.othersBytes) * 8 / float64(s.Network.Link) / r.Elapsed.Seconds()
+	r.OthersDelay = (s.port.othersWaited / instant(max(s.port.others, 1))).duration()
 	return r
 }

@@ -8,8 +8,9 @@ type port struct {
 	// area under the queue's length over time until changed.
 	area    float64
 	changed instant
-	// othersWaited is the sum over packets of others.
-	othersWaited instant
+	// othersWaited is the sum over packets of others that were sent; othersBytes are theirs until all hosts were read.
+	othersWaited        instant
+	others, othersBytes int
 }
 
 // queued is a packet and the machine that it came from.
@@ -113,6 +114,10 @@ func (s *simulation) forward() {
 	s.length(q.bytes - int(p.bytes))
 	if p.machine == others {
 		q.othersWaited += s.now - p.at - s.Network.Link.take(int(p.bytes))
+		q.others++
+		if s.finished < s.Load.Hosts {
+			q.othersBytes += int(p.bytes)
+		}
 	} else {
 		s.machines[p.machine].buffered -= int(p.bytes)
 		s.mayResume(p.machine)

@@ -19,6 +19,7 @@ import (
 	"outsight/internal/graph"
 	"outsight/internal/model"
 	"outsight/internal/region"
+	"outsight/internal/region/credit"
 	"outsight/internal/region/shm"
 	"outsight/internal/region/tcp"
 )
@@ -29,10 +30,11 @@ type collectFlags struct {
 	once     bool
 	interval time.Duration
 	output   string
+	credit   byteSize
 }
 
 func newCollect() *cobra.Command {
-	var o collectFlags
+	o := collectFlags{credit: 256 << 10}
 	c := &cobra.Command{
 		Use:   "collect",
 		Short: "Read the kernel's counters of hosts from outside, without their agents",
@@ -58,6 +60,8 @@ began to count.`,
 	c.Flags().BoolVar(&o.once, "once", false, "read once, and show the sums since the agent began")
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	c.Flags().Var(&o.credit, "credit", "how much is read at a time over the network of all hosts together (Credit-FC), shared "+
+		"by those that are being read; 0: no bound")
 	return c
 }
 
@@ -65,6 +69,8 @@ func (o *collectFlags) check() error {
 	switch {
 	case len(o.from) == 0:
 		return usagef("--from is needed: HOST:PORT, or the path of a socket")
+	case o.credit != 0 && o.credit < credit.Fragment:
+		return usagef("--credit is %d bytes, want 0, or %d or more", o.credit, credit.Fragment)
 	case o.interval < time.Millisecond:
 		return usagef("--interval is %v, want 1ms or more", o.interval)
 	}
@@ -83,16 +89,12 @@ func isPath(from string) bool { return strings.Contains(from, "/") }
 type collected struct {
 	from      string
 	key       region.Key
-	reader    regionReader
+	reader    credit.ReadCloser
 	collector *region.Collector
-	before    *region.Sample
-	beforeAt  time.Time
-}
-
-// regionReader is a region.Reader that ends.
-type regionReader interface {
-	region.Reader
-	Close() error
+	// window bounds reads over the network; nil: no bound.
+	window   *credit.Window
+	before   *region.Sample
+	beforeAt time.Time
 }
 
 func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
@@ -104,9 +106,16 @@ func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
 		}
 		key = keys[0]
 	}
+	var window *credit.Window
+	if o.credit > 0 {
+		var err error
+		if window, err = credit.New(int(o.credit)); err != nil {
+			return err
+		}
+	}
 	hosts := make([]*collected, len(o.from))
 	for i, from := range o.from {
-		hosts[i] = &collected{from: from, key: key}
+		hosts[i] = &collected{from: from, key: key, window: window}
 		defer hosts[i].close()
 	}
 	tick := time.NewTicker(o.interval)
@@ -205,6 +214,9 @@ func (c *collected) open(ctx context.Context) (err error) {
 		var r *tcp.Client
 		if r, err = tcp.Dial(ctx, c.from, c.key); err == nil {
 			c.reader = r
+			if c.window != nil {
+				c.reader = c.window.Within(r)
+			}
 		}
 	}
 	if err == nil {

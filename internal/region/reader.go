@@ -22,6 +22,24 @@ type Reader interface {
 	ReadAll(ctx context.Context, reads []Read) error
 }
 
+// Split is the part of reads that has no more than so many reads and bytes, and the rest; a read may be in both. Bytes are
+// a multiple of 8, as offsets are.
+func Split(reads []Read, most, bytes int) (part, rest []Read) {
+	for i, r := range reads {
+		if i == most || bytes == 0 {
+			return part, reads[i:]
+		}
+		if len(r.Into) > bytes {
+			rest = append([]Read{{Region: r.Region, Offset: r.Offset + uint64(bytes), Into: r.Into[bytes:]}}, reads[i+1:]...)
+			r.Into = r.Into[:bytes]
+			return append(part, r), rest
+		}
+		bytes -= len(r.Into)
+		part = append(part, r)
+	}
+	return part, nil
+}
+
 // Errors of a Reader.
 var (
 	// ErrBounds: outside the region, or no multiple of 8.

@@ -83,32 +83,13 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 	return c.within(ctx, func() error {
 		for len(reads) > 0 {
 			var part []region.Read
-			part, reads = split(reads)
+			part, reads = region.Split(reads, MaxReads, MaxBytes)
 			if err := c.exchange(part); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// split is what one message takes of reads, and the rest.
-func split(reads []region.Read) (part, rest []region.Read) {
-	room := MaxBytes
-	for i, r := range reads {
-		if i == MaxReads || room == 0 {
-			return part, reads[i:]
-		}
-		if len(r.Into) > room {
-			rest = append([]region.Read{{Region: r.Region, Offset: r.Offset + uint64(room), Into: r.Into[room:]}},
-				reads[i+1:]...)
-			r.Into = r.Into[:room]
-			return append(part, r), rest
-		}
-		room -= len(r.Into)
-		part = append(part, r)
-	}
-	return part, nil
 }
 
 func (c *Client) exchange(reads []region.Read) error {
