@@ -20,6 +20,7 @@ import (
 	"outsight/internal/model"
 	"outsight/internal/region"
 	"outsight/internal/region/credit"
+	"outsight/internal/region/readwire"
 	"outsight/internal/region/shm"
 	"outsight/internal/region/tcp"
 )
@@ -31,7 +32,19 @@ type collectFlags struct {
 	interval time.Duration
 	output   string
 	credit   byteSize
+	// transport is one of those below.
+	transport string
 }
+
+// The transports over the network.
+const (
+	transportAuto   = "auto"
+	transportKernel = "kernel"
+	transportTCP    = "tcp"
+)
+
+// packetWindow is how many packets of a host may be unanswered at a time.
+const packetWindow = 16
 
 func newCollect() *cobra.Command {
 	o := collectFlags{credit: 256 << 10}
@@ -40,8 +53,8 @@ func newCollect() *cobra.Command {
 		Short: "Read the kernel's counters of hosts from outside, without their agents",
 		Long: `Read the counters of containers and edges as they lie in the kernel of each host: no process of the host is
 asked, so that its figures come also when its CPUs are used up. The host's agent must have been started with
---region-socket (for readers on the same host) or --region-listen and --region-key-file (for others). Rates need two readings; --once shows the sums since the host's agent
-began to count.`,
+--region-socket (for readers on the same host) or --region-listen and --region-key-file (for others). Rates need two
+readings; --once shows the sums since the host's agent began to count.`,
 		Example: `  sudo outsight agent --region-socket /run/outsight/region.sock
   sudo outsight collect --from /run/outsight/region.sock --once
   sudo outsight collect --from /run/outsight/region.sock --interval 1s --output json
@@ -60,6 +73,8 @@ began to count.`,
 	c.Flags().BoolVar(&o.once, "once", false, "read once, and show the sums since the agent began")
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	c.Flags().StringVar(&o.transport, "transport", transportAuto, "how HOST:PORT is read: kernel (packets that the host's "+
+		"kernel answers, whatever its processes do), tcp (its agent answers), or auto (kernel where it answers, else tcp)")
 	c.Flags().Var(&o.credit, "credit", "how much is read at a time over the network of all hosts together (Credit-FC), shared "+
 		"by those that are being read; 0: no bound")
 	return c
@@ -73,6 +88,9 @@ func (o *collectFlags) check() error {
 		return usagef("--credit is %d bytes, want 0, or %d or more", o.credit, credit.Fragment)
 	case o.interval < time.Millisecond:
 		return usagef("--interval is %v, want 1ms or more", o.interval)
+	}
+	if err := oneOf("transport", o.transport, transportAuto, transportKernel, transportTCP); err != nil {
+		return err
 	}
 	for _, from := range o.from {
 		if !isPath(from) && o.keyFile == "" {
@@ -91,6 +109,8 @@ type collected struct {
 	key       region.Key
 	reader    credit.ReadCloser
 	collector *region.Collector
+	// transport is which may be used, and by which is.
+	transport, by string
 	// window bounds reads over the network; nil: no bound.
 	window   *credit.Window
 	before   *region.Sample
@@ -115,7 +135,7 @@ func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	hosts := make([]*collected, len(o.from))
 	for i, from := range o.from {
-		hosts[i] = &collected{from: from, key: key, window: window}
+		hosts[i] = &collected{from: from, key: key, window: window, transport: o.transport}
 		defer hosts[i].close()
 	}
 	tick := time.NewTicker(o.interval)
@@ -164,6 +184,8 @@ func failed(results []collectResult) error {
 // collectResult is one reading of one host.
 type collectResult struct {
 	From string
+	// By is the transport: socket, kernel or tcp; empty where there is none.
+	By string
 	// Late says that there is no sample of the host at this reading, and Why.
 	Late bool
 	Why  string
@@ -186,7 +208,7 @@ func (c *collected) read(ctx context.Context, interval time.Duration) collectRes
 	if err == nil {
 		r.Sample, err = c.collector.Collect(ctx)
 	}
-	r.Took = time.Since(r.At)
+	r.Took, r.By = time.Since(r.At), c.by
 	if err != nil {
 		r.Late, r.Why = true, whyLate(err)
 		c.close()
@@ -208,11 +230,11 @@ func (c *collected) open(ctx context.Context) (err error) {
 	if isPath(c.from) {
 		var r *shm.Client
 		if r, err = shm.Open(ctx, c.from, shm.Options{}); err == nil {
-			c.reader = r
+			c.reader, c.by = r, "socket"
 		}
 	} else {
-		var r *tcp.Client
-		if r, err = tcp.Dial(ctx, c.from, c.key); err == nil {
+		var r credit.ReadCloser
+		if r, err = c.dial(ctx); err == nil {
 			c.reader = r
 			if c.window != nil {
 				c.reader = c.window.Within(r)
@@ -225,10 +247,48 @@ func (c *collected) open(ctx context.Context) (err error) {
 	return err
 }
 
+// dial chooses the transport: the kernel's packets where they are answered, else TCP.
+func (c *collected) dial(ctx context.Context) (credit.ReadCloser, error) {
+	if c.transport != transportTCP {
+		r, err := c.dialKernel(ctx)
+		if err == nil || c.transport == transportKernel {
+			return r, err
+		}
+	}
+	r, err := tcp.Dial(ctx, c.from, c.key)
+	if err == nil {
+		c.by = transportTCP
+	}
+	return r, err
+}
+
+// dialKernel is an error where no packet is answered.
+func (c *collected) dialKernel(ctx context.Context) (credit.ReadCloser, error) {
+	key, err := readwire.KeyOf(c.key)
+	if err != nil {
+		return nil, err
+	}
+	o := readwire.Options{Window: packetWindow}
+	if c.transport == transportAuto {
+		o.Attempts = 3 // in 140 ms
+	}
+	client, err := readwire.Dial(c.from, key, o)
+	if err != nil {
+		return nil, err
+	}
+	r := readwire.Reader{Client: client}
+	var first [readwire.BlockBytes]byte
+	if err := r.Read(ctx, region.ControlID, 0, first[:]); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	c.by = transportKernel
+	return r, nil
+}
+
 func (c *collected) close() {
 	if c.reader != nil {
 		c.reader.Close()
-		c.reader = nil
+		c.reader, c.by = nil, ""
 	}
 }
 
@@ -267,6 +327,7 @@ func (o *collectFlags) write(out io.Writer, results []collectResult) error {
 
 type collectJSON struct {
 	From        string           `json:"from"`
+	Transport   string           `json:"transport,omitempty"`
 	Host        string           `json:"host,omitempty"`
 	BootID      string           `json:"boot_id,omitempty"`
 	Late        bool             `json:"late"`
@@ -309,7 +370,7 @@ type collectedHistogram struct {
 }
 
 func jsonOf(r *collectResult) collectJSON {
-	j := collectJSON{From: r.From, Late: r.Late, Why: r.Why, At: r.At, TookSeconds: r.Took.Seconds()}
+	j := collectJSON{From: r.From, Transport: r.By, Late: r.Late, Why: r.Why, At: r.At, TookSeconds: r.Took.Seconds()}
 	s := r.Sample
 	if s == nil {
 		return j
@@ -413,7 +474,7 @@ func writeResult(out io.Writer, r *collectResult) error {
 		over = r.At.Sub(r.BeforeAt)
 		since = "in the last " + over.Round(time.Millisecond).String()
 	}
-	fmt.Fprintf(out, "%s  %s  read in %v (%d reads, %s), %s\n", graph.Clean(s.Control.Host), r.From,
+	fmt.Fprintf(out, "%s  %s  read by %s in %v (%d reads, %s), %s\n", graph.Clean(s.Control.Host), r.From, r.By,
 		r.Took.Round(10*time.Microsecond), s.Reads, bytesText(float64(s.Bytes)), since)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "CONTAINER\tCPU\tMEMORY\tTHROTTLED\tWAIT P99\tTHREADS\t")

@@ -17,6 +17,7 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/frame"
 	"outsight/internal/kernel"
+	responder "outsight/internal/kernel/region"
 	"outsight/internal/model"
 	"outsight/internal/region"
 	"outsight/internal/region/shm"
@@ -33,6 +34,9 @@ type RegionOptions struct {
 	Listen, KeyFile string
 	// Allow are the networks from which readers may come (CIDR, with commas between them); empty is all.
 	Allow string
+	// Hook is where the kernel itself answers packets of readers, on the UDP port beside Listen's, which has to name an
+	// interface then: auto, native, generic or tcx; off for nowhere. Empty is auto where Listen names an interface.
+	Hook string
 }
 
 // Flags set the fields.
@@ -44,6 +48,8 @@ func (o *RegionOptions) Flags() []access.Flag {
 			"HOST:PORT or INTERFACE:PORT; empty for none"},
 		{Name: "region-key-file", Value: &o.KeyFile, Help: "file with the keys of readers at --region-listen, each a line of a " +
 			"number and 16 bytes or more in hexadecimal digits"},
+		{Name: "region-hook", Value: &o.Hook, Help: "where the kernel answers readers' packets by itself, if --region-listen " +
+			"names an interface: auto, native, generic, tcx or off (default auto)"},
 		{Name: "region-allow", Value: &o.Allow, Help: "networks from which they may read, as in 10.0.0.0/8, with commas " +
 			"between them; empty for all"},
 	}
@@ -51,11 +57,26 @@ func (o *RegionOptions) Flags() []access.Flag {
 
 func (o *RegionOptions) on() bool { return o.Socket != "" || o.Listen != "" }
 
+// hookOff is the Hook of whoever wants no packets to be answered.
+const hookOff = "off"
+
+// device is the interface that Listen names; empty where it names a host.
+func (o *RegionOptions) device() string {
+	name, _, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return ""
+	}
+	if _, err := net.InterfaceByName(name); err != nil {
+		return ""
+	}
+	return name
+}
+
 // check says what is wrong with the options, before anything is opened.
 func (o *RegionOptions) check() (keys []region.Key, allow []netip.Prefix, err error) {
 	switch {
-	case o.Listen == "" && (o.KeyFile != "" || o.Allow != ""):
-		return nil, nil, errors.New("--region-key-file and --region-allow need --region-listen")
+	case o.Listen == "" && (o.KeyFile != "" || o.Allow != "" || o.Hook != ""):
+		return nil, nil, errors.New("--region-key-file, --region-allow and --region-hook need --region-listen")
 	case o.Listen == "":
 		return nil, nil, nil
 	case o.KeyFile == "":
@@ -63,6 +84,14 @@ func (o *RegionOptions) check() (keys []region.Key, allow []netip.Prefix, err er
 	}
 	if keys, err = ReadRegionKeys(o.KeyFile); err != nil {
 		return nil, nil, fmt.Errorf("reading --region-key-file: %w", err)
+	}
+	if o.Hook != "" && o.Hook != hookOff {
+		if _, err := responder.ParseHook(o.Hook); err != nil {
+			return nil, nil, fmt.Errorf("--region-hook: %w", err)
+		}
+		if o.device() == "" {
+			return nil, nil, errors.New("--region-hook needs the name of an interface in --region-listen")
+		}
 	}
 	for one := range strings.SplitSeq(o.Allow, ",") {
 		if one == "" {
@@ -159,7 +188,10 @@ func (r *regions) open(o *HostOptions, keys []region.Key, allow []netip.Prefix) 
 	if err := r.serveSocket(o.Regions.Socket); err != nil {
 		return err
 	}
-	return r.serveTCP(o.Regions.Listen, keys, allow)
+	if err := r.serveTCP(o.Regions.Listen, keys, allow); err != nil {
+		return err
+	}
+	return r.servePackets(&o.Regions, keys, allow)
 }
 
 // serveTCP answers reads at an address. All regions are mapped for it.

@@ -1,8 +1,8 @@
 package region
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -64,7 +64,7 @@ func ReadControl(ctx context.Context, r Reader) (*Control, error) {
 		if err != nil {
 			return nil, err
 		}
-		body, whole, err := readWhole(ctx, r, ControlID, h.UsedBytes, h.RegionBytes, usedOffset)
+		body, whole, err := readWhole(ctx, r, ControlID, first, h.UsedBytes, h.RegionBytes)
 		if err != nil {
 			return nil, fmt.Errorf("reading the control region: %w", err)
 		}
@@ -86,7 +86,7 @@ func ReadDictionary(ctx context.Context, r Reader) (*Dictionary, error) {
 		if err != nil {
 			return nil, err
 		}
-		body, whole, err := readWhole(ctx, r, DictionaryID, h.UsedBytes, h.RegionBytes, dictionaryUsedOffset)
+		body, whole, err := readWhole(ctx, r, DictionaryID, first, h.UsedBytes, h.RegionBytes)
 		if err != nil {
 			return nil, fmt.Errorf("reading the dictionary: %w", err)
 		}
@@ -97,15 +97,20 @@ func ReadDictionary(ctx context.Context, r Reader) (*Dictionary, error) {
 	return nil, fmt.Errorf("reading the dictionary: %w", ErrBusy)
 }
 
-// readWhole reads what is used of a region, and then its tail. whole is false where it changed meanwhile.
-func readWhole(ctx context.Context, r Reader, id, used, size uint32, usedOffset int) (body []byte, whole bool, err error) {
+// readWhole reads what is used of a region whose first bytes were read before, and after it the tail. whole is false where
+// it changed meanwhile: who writes begins with the tail and ends with the head, so nothing was written between the two
+// if they are of one generation, in whatever order the parts of the body were read.
+func readWhole(ctx context.Context, r Reader, id uint32, first []byte, used, size uint32) (body []byte, whole bool,
+	err error) {
 	if used%8 != 0 {
 		return nil, false, fmt.Errorf("%w: %d bytes are used, want a multiple of 8", ErrDamaged, used)
 	}
 	body, tail := make([]byte, used), make([]byte, 8)
-	if err := r.ReadAll(ctx, []Read{{id, 0, body}, {id, uint64(size) - 8, tail}}); err != nil {
+	if err := r.Read(ctx, id, 0, body); err != nil {
 		return nil, false, err
 	}
-	same := [8]byte(body[generationOffset:]) == [8]byte(tail) && binary.LittleEndian.Uint32(body[usedOffset:]) == used
-	return body, same, nil
+	if err := r.Read(ctx, id, uint64(size)-8, tail); err != nil {
+		return nil, false, err
+	}
+	return body, bytes.Equal(body[:len(first)], first) && [8]byte(first[generationOffset:]) == [8]byte(tail), nil
 }

@@ -20,6 +20,7 @@ import (
 // collectedHost is what "outsight collect --output json" says of a host.
 type collectedHost struct {
 	Host       string      `json:"host"`
+	Transport  string      `json:"transport"`
 	Late       bool        `json:"late"`
 	Why        string      `json:"why"`
 	Epoch      string      `json:"epoch"`
@@ -169,20 +170,35 @@ done`, "--network", network)
 		defer docker(t, "unpause", reader.name)
 		do()
 	}
-	path, listen, keys := filepath.Join(t.TempDir(), "region.sock"), freePort(t), filepath.Join(t.TempDir(), "keys")
+	path, keys := filepath.Join(t.TempDir(), "region.sock"), filepath.Join(t.TempDir(), "keys")
+	bridge, gateway, subnet := bridgeOf(t, network)
+	_, port, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := net.JoinHostPort(gateway, port)
 	if err := os.WriteFile(keys, []byte("9 "+regionSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := up(t, "--region-socket", path, "--region-listen", listen, "--region-key-file", keys, "--region-allow", "127.0.0.0/8")
+	o := up(t, "--region-socket", path, "--region-listen", net.JoinHostPort(bridge, port), "--region-key-file", keys,
+		"--region-allow", subnet)
 	o.knows(reader)
 	work("1")
 	service := net.JoinHostPort(address, "80")
+	// What this host sends to an address of its own does not pass the interface, and Docker masquerades it: another
+	// network namespace asks.
+	within := []string{"nsenter", "--net=/proc/" + docker(t, "inspect", "-f", "{{.State.Pid}}", server.name) + "/ns/net"}
 	ways := map[string]func() (collectedHost, error){
 		"socket": func() (collectedHost, error) { return collect(t, nil, path) },
 		"socket without privileges": func() (collectedHost, error) {
 			return collect(t, []string{"setpriv", "--bounding-set=-all", "--inh-caps=-all"}, path)
 		},
-		"TCP": func() (collectedHost, error) { return collect(t, nil, listen, "--key-file", keys) },
+		"TCP": func() (collectedHost, error) {
+			return collect(t, within, listen, "--key-file", keys, "--transport", "tcp")
+		},
+		"packets": func() (collectedHost, error) {
+			return collect(t, within, listen, "--key-file", keys)
+		},
 	}
 	quiet(func() {
 		for way, read := range ways {
@@ -191,6 +207,9 @@ done`, "--network", network)
 					h, err := read()
 					if err != nil {
 						return fmt.Errorf("%w: %s", err, h.Why)
+					}
+					if kernel := h.Transport == "kernel"; kernel != (way == "packets") {
+						return fmt.Errorf("it was read by %s", h.Transport)
 					}
 					metrics, err := o.metrics()
 					if err != nil {
@@ -221,7 +240,7 @@ done`, "--network", network)
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func() error { return pythonReadsTheSame(t, reader.name, service, ways["TCP"], host, port) })
+			eventually(t, func() error { return pythonReadsTheSame(t, reader.name, service, ways["TCP"], within, host, port) })
 		})
 	})
 	// A reader that has the descriptors goes on while the agent is stopped.
@@ -243,19 +262,40 @@ done`, "--network", network)
 	if from, to := before.container(reader.name).Metrics[cpu], after.container(reader.name).Metrics[cpu]; to <= from {
 		t.Errorf("%v s of CPU time, %v before", to, from)
 	}
+	// The kernel answers a reader that comes now.
+	h, err := ways["packets"]()
+	if err != nil {
+		t.Fatalf("while the agent is stopped, packets are not answered: %v: %s", err, h.Why)
+	}
+	if e := h.edge(reader.name, "client", service); e == nil || e.Histograms[latency].Count != 14 || h.Transport != "kernel" {
+		t.Errorf("read by %s while the agent is stopped, want 14 requests: %+v", h.Transport, e)
+	}
 	if h, err := ways["TCP"](); err == nil || !h.Late || !strings.HasPrefix(h.Why, "deadline") {
 		t.Errorf("over TCP a stopped agent is %+v (%v), want late for the deadline", h, err)
 	}
 }
 
+// bridgeOf is the interface of a network, with its address and the network's own.
+func bridgeOf(t *testing.T, network string) (name, gateway, subnet string) {
+	t.Helper()
+	id := docker(t, "network", "inspect", "-f", "{{.Id}}", network)
+	of := strings.Fields(docker(t, "network", "inspect", "-f", "{{range .IPAM.Config}}{{.Gateway}} {{.Subnet}}{{end}}", network))
+	if len(of) != 2 {
+		t.Fatalf("the network has %q, want a gateway and a subnet", of)
+	}
+	return "br-" + id[:12], of[0], of[1]
+}
+
 // pythonReadsTheSame compares: testdata/region.py is the reader of docs/format/region.md.
-func pythonReadsTheSame(t *testing.T, name, service string, read func() (collectedHost, error), host, port string) error {
+func pythonReadsTheSame(t *testing.T, name, service string, read func() (collectedHost, error), within []string,
+	host, port string) error {
 	t.Helper()
 	h, err := read()
 	if err != nil {
 		return err
 	}
-	text, err := exec.Command("python3", "testdata/region.py", host, port, "9", regionSecret).CombinedOutput()
+	text, err := exec.Command(within[0], append(within[1:], "python3", "testdata/region.py", host, port, "9",
+		regionSecret)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, text)
 	}

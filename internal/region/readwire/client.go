@@ -113,13 +113,17 @@ func (c *Client) Counters() Counters {
 // Read reads len(to) bytes of a region at an offset, both multiples of 8, in pieces of up to MaxBytes. Each piece is of
 // a moment of its own, and its words of 8 bytes are whole.
 func (c *Client) Read(ctx context.Context, region uint32, offset uint64, to []byte) error {
-	reads := make([]Read, 0, len(to)/MaxBytes+2)
+	return c.ReadAll(ctx, appendPieces(make([]Read, 0, len(to)/MaxBytes+2), region, offset, to))
+}
+
+// appendPieces appends a read in pieces that fit into packets.
+func appendPieces(reads []Read, region uint32, offset uint64, to []byte) []Read {
 	for len(to) > 0 {
 		n := min(len(to), MaxBytes-int(offset%BlockBytes))
 		reads = append(reads, Read{Region: region, Offset: offset, Data: to[:n]})
 		to, offset = to[n:], offset+uint64(n)
 	}
-	return c.ReadAll(ctx, reads)
+	return reads
 }
 
 // ReadAll reads pieces, several at a time and in any order. The error is that of the first piece that was not read;
