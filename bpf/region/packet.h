@@ -58,16 +58,6 @@ struct datagram {
 	struct udp_header *udp;
 };
 
-/*
- * A pointer that the compiler does not find again from the header before it: that one may be NULL, and Linux 6.12 does not
- * see that it is not where the compiler would.
- */
-static __always_inline void *after(void *header)
-{
-	barrier_var(header);
-	return header;
-}
-
 /* False: it is no datagram, or a fragment of one, or has options or extension headers. */
 static __always_inline bool find_datagram(struct datagram *d, void *data, void *end)
 {
@@ -82,13 +72,13 @@ static __always_inline bool find_datagram(struct datagram *d, void *data, void *
 		    ip->fragment & IPV4_FRAGMENT)
 			return false;
 		d->ipv4 = ip;
-		d->udp = after(ip + 1);
+		d->udp = (void *)(ip + 1);
 	} else if (ethernet->protocol == ETH_P_IPV6) {
 		struct ipv6_header *ip = (void *)(ethernet + 1);
 		if ((void *)(ip + 1) > end || ip->next != IPPROTO_UDP)
 			return false;
 		d->ipv6 = ip;
-		d->udp = after(ip + 1);
+		d->udp = (void *)(ip + 1);
 	} else {
 		return false;
 	}

@@ -262,14 +262,17 @@ static __always_inline enum verdict answer(struct datagram *d, void *end, const 
 	return SEND;
 }
 
-/* No program answers for the region. */
-static __always_inline enum verdict answer_unknown(struct datagram *d, void *end)
+/* No program answers for the region: its call has come back, after which nothing is known of the packet any more. */
+static __always_inline enum verdict answer_unknown(void *data, void *end)
 {
 	struct read_counters *c = counters_of_cpu();
+	struct datagram d;
 
+	if (!find_datagram(&d, data, end))
+		return DROP;
 	if (c)
 		c->unknown_region++;
-	return answer(d, end, NULL, READ_UNKNOWN_REGION);
+	return answer(&d, end, NULL, READ_UNKNOWN_REGION);
 }
 
 /* The program of a region: what it can read is its map, whatever the packet says. */
@@ -315,7 +318,7 @@ int read_xdp(struct xdp_md *ctx)
 	enum verdict v = check(&d, end, &number);
 	if (v == ANSWER) {
 		bpf_tail_call(ctx, &regions, number);
-		v = answer_unknown(&d, end);
+		v = answer_unknown((void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	}
 	return xdp_action(v);
 }
@@ -350,7 +353,7 @@ int read_tcx(struct __sk_buff *skb)
 	enum verdict v = check(&d, end, &number);
 	if (v == ANSWER) {
 		bpf_tail_call(skb, &regions, number);
-		v = answer_unknown(&d, end);
+		v = answer_unknown((void *)(long)skb->data, (void *)(long)skb->data_end);
 	}
 	return tcx_action(skb, v);
 }

@@ -711,6 +711,15 @@ const steps = {
       assert.ok(twice.rate > 1.99 * twice.mean_rate && twice.limit.low < twice.limit.value)
       assert.match(await page.locator('[data-verdict]').innerText(), /Used up first: CPUs of host-a, at \d+\/s \(\d+\/s to \d+\/s\)/)
       assert.match(await run(['whatif', '--server', url, '--from', String(to - 60), '--to', String(to), '--load', '2x']), /Used up first: CPUs of host-a, at /)
+      // How far off the model was, and what goes towards its limit, are what the API says.
+      for (const e of twice.entries.filter((e) => e.then && e.tested)) assert.match(await page.locator(`[data-entry="${e.name}"]`).innerText(), / off on the past at up to \d/)
+      const bounded = (await there(`runout?${window}`)).resources
+      assert.ok(bounded.some((r) => r.kind === 'cpu' && r.name === 'host-a' && r.capacity > 0))
+      for (const r of bounded) {
+        const row = page.locator(`[data-bounded="${r.kind} ${r.name}"]`)
+        assert.equal((await row.locator('[data-runs-out]').getAttribute('data-runs-out').catch(() => null)) ?? undefined, r.runs_out?.at)
+        if (!r.runs_out) assert.match(await row.innerText(), r.course ? /not in sight/ : /Cannot be told/)
+      }
       // Five times the load is too much, with another host it is less so; replicas and a quota stand in the URL too.
       await page.selectOption('[name=load]', '10x')
       await page.waitForSelector('[data-verdict=worse]')

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { authorization, tokenRefused } from './token'
-import type { Baseline, Changes, ContentionAnswer, Events, Extent, Flight, Graph, Hosts, Matrix, PathAnswer, Placement, Probe, Recordings, Seconds, Services, Status, WhatIf } from './types'
+import type { Baseline, Changes, ContentionAnswer, Events, Extent, Flight, Graph, Hosts, Matrix, PathAnswer, Placement, Probe, Recordings, RunOut, Seconds, Services, Status, WhatIf } from './types'
 
 const TIMEOUT = 25_000
 
@@ -91,6 +91,7 @@ export const useChanges = (key: string, path: () => string, period: number) => u
 export const useServices = (key: string, path: () => string, period: number) => usePoll<Services>(key, path, period)
 export const usePlacement = (key: string, path: () => string, period: number, body?: string) => usePoll<Placement>(key, path, period, body)
 export const useWhatIf = (key: string, path: () => string, period: number) => usePoll<WhatIf>(key, path, period)
+export const useRunOut = (key: string, path: () => string, period: number) => usePoll<RunOut>(key, path, period)
 export const useHosts = (key: string, path: () => string, period: number) => usePoll<Hosts>(key, path, period)
 export const useRecordings = () => usePoll<Recordings>('recordings', () => '/api/outsight/recordings', 10_000)
 export const useFlight = (key: string, path: () => string, period: number) => usePoll<Flight>(key, path, period)

@@ -690,8 +690,31 @@ export interface WhatIfEntry {
   /** A resource is used up, so that the queue has no end. */
   saturated?: boolean
   /** How far off each model was on the past, as shares, and at how many times the load that it knew. */
-  tested?: { queueing?: number; scalability?: number; times: number }
+  tested?: { queueing_error: number; scalability_error: number; times: number }
   unknown?: string
+}
+
+/** Something of which there is so much, and how its use goes on. */
+export interface BoundedResource {
+  kind: 'memory' | 'cpu'
+  /** The container's; none for a host's. */
+  node?: string
+  name: string
+  host: string
+  used: number
+  capacity: number
+  course?: { kind: 'steady' | 'grows' | 'falls' | 'daily' | 'daily, grows'; per_day: Interval; daily?: number; days: number }
+  unknown?: string
+  /** When it is used up, between what that is; none where it is not in sight. */
+  runs_out?: { at?: string; earliest: string; latest?: string }
+}
+
+export interface RunOut {
+  from: string
+  to: string
+  step_seconds: number
+  horizon_seconds: number
+  resources: BoundedResource[]
 }
 
 /** What would be if more came, or containers were others. */

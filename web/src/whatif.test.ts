@@ -30,7 +30,7 @@ it('writes changes, and has one for each kind and name', () => {
 })
 
 it('says by which model durations were found, and how good it was', () => {
-  const e = { node: 'web', name: 'web', rate: 1, tested: { queueing: 0.125, scalability: 0.3, times: 1.5 } }
+  const e = { node: 'web', name: 'web', rate: 1, tested: { queueing_error: 0.125, scalability_error: 0.3, times: 1.5 } }
   expect(modelText({ ...e, model: 'queueing' })).toBe('queueing, 12.5 % off on the past at up to 1.5 times the load that it knew')
   expect(modelText({ ...e, model: 'scalability' })).toMatch(/30.0 % off/)
   expect(modelText({ ...e, model: 'queueing', tested: undefined })).toMatch(/too little of the past/)

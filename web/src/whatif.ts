@@ -1,7 +1,7 @@
 import { format } from './format'
 import { percent } from './placement'
 import type { Changed, State } from './state'
-import type { Interval, WhatIf, WhatIfEntry, WhatIfResource } from './types'
+import type { BoundedResource, Interval, WhatIf, WhatIfEntry, WhatIfResource } from './types'
 
 // What would be if more requests came, or containers were others.
 
@@ -73,7 +73,7 @@ const upper = (text: string): string => text[0]!.toUpperCase() + text.slice(1)
 export function modelText(e: WhatIfEntry): string {
   if (!e.model) return ''
   const what = e.model === 'queueing' ? 'queueing' : 'the Universal Scalability Law'
-  const off = e.model === 'queueing' ? e.tested?.queueing : e.tested?.scalability
+  const off = e.model === 'queueing' ? e.tested?.queueing_error : e.tested?.scalability_error
   return off === undefined || !e.tested ? `${what}, with too little of the past to test it on` : `${what}, ${percent(off)} off on the past at up to ${e.tested.times.toFixed(1)} times the load that it knew`
 }
 
@@ -88,3 +88,30 @@ export function barOf(i: Interval): { value: number; low: number; high: number; 
 export const ofText = (r: WhatIfResource): string => `${r.parallel.toFixed(2)} by ${BY[r.parallel_by] ?? r.parallel_by}`
 
 const BY: Record<string, string> = { left: 'what others leave', cores: 'its host’s cores', threads: 'its busy threads', quota: 'its quota' }
+
+/** In how long a resource is used up, and between what that is. */
+export function runOutText(r: BoundedResource, now: number): { when: string; between: string } {
+  const left = (time: string) => spanAhead(Date.parse(time) / 1000 - now)
+  const out = r.runs_out
+  if (!out) return { when: 'not in sight', between: '' }
+  if (!out.at) return { when: 'perhaps', between: `in ${left(out.earliest)} or later` }
+  return { when: `in ${left(out.at)}`, between: out.latest ? `${left(out.earliest)} to ${left(out.latest)}` : `${left(out.earliest)} or later` }
+}
+
+/** A length of time in its two largest units, as the command line has it. */
+export function spanAhead(seconds: number): string {
+  const s = Math.max(0, Math.floor(seconds))
+  const parts: [number, string][] = [[Math.floor(s / 86_400), 'd'], [Math.floor(s / 3600) % 24, 'h'], [Math.floor(s / 60) % 60, 'min'], [s % 60, 's']]
+  const first = parts.findIndex(([n]) => n > 0)
+  return first < 0 ? '0 s' : parts.slice(first, first + 2).map(([n, unit]) => `${n} ${unit}`).join(' ')
+}
+
+/** How the use goes on, in words. */
+export function courseText(r: BoundedResource): string {
+  const amount = (v: number) => (r.kind === 'memory' ? format(v, 'B') : `${v.toFixed(2)} cores`)
+  const c = r.course
+  if (!c) return ''
+  const daily = c.daily ? `goes up and down by ${amount(c.daily)} each day` : ''
+  const line = c.kind === 'grows' || c.kind === 'daily, grows' ? `grows by ${amount(c.per_day.value)} a day` : c.kind === 'falls' ? `falls by ${amount(-c.per_day.value)} a day` : ''
+  return [line, daily].filter(Boolean).join(', ') || 'steady'
+}
