@@ -715,10 +715,12 @@ const steps = {
       for (const e of twice.entries.filter((e) => e.then && e.tested)) assert.match(await page.locator(`[data-entry="${e.name}"]`).innerText(), / off on the past at up to \d/)
       const bounded = (await there(`runout?${window}`)).resources
       assert.ok(bounded.some((r) => r.kind === 'cpu' && r.name === 'host-a' && r.capacity > 0))
+      await page.waitForSelector('[data-bounded="cpu host-a"]')
+      const shown = Object.fromEntries(await page.locator('[data-bounded]').evaluateAll((list) => list.map((r) => [r.dataset.bounded, { at: r.querySelector('[data-runs-out]')?.dataset.runsOut, text: r.innerText }])))
       for (const r of bounded) {
-        const row = page.locator(`[data-bounded="${r.kind} ${r.name}"]`)
-        assert.equal((await row.locator('[data-runs-out]').getAttribute('data-runs-out').catch(() => null)) ?? undefined, r.runs_out?.at)
-        if (!r.runs_out) assert.match(await row.innerText(), r.course ? /not in sight/ : /Cannot be told/)
+        const { at, text } = shown[`${r.kind} ${r.name}`]
+        assert.equal(at, r.runs_out?.at)
+        if (!r.runs_out) assert.match(text, r.course ? /not in sight/ : /Cannot be told/)
       }
       // Five times the load is too much, with another host it is less so; replicas and a quota stand in the URL too.
       await page.selectOption('[name=load]', '10x')
