@@ -152,11 +152,13 @@ func TestStoppedProcessAnswers(t *testing.T) {
 			if err := process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			var before uint64
+			// A thread says that it has stopped before it is switched away for the last time.
+			var before, earlier uint64
 			kerneltest.Eventually(t, "stopping all threads", func() bool {
 				var states []string
+				earlier = before
 				before, states = switchesOf(t, process.Pid)
-				return !slices.ContainsFunc(states, func(s string) bool { return s != "T" })
+				return before == earlier && !slices.ContainsFunc(states, func(s string) bool { return s != "T" })
 			})
 			c := p.dial(hostAddresses[0], key, readwire.Options{})
 			var first, last uint64
