@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"outsight/internal/export"
@@ -59,6 +60,26 @@ const maxRefusal = 4 << 10
 // print writes what the server answers at a path below /api/outsight/ to a query of the window.
 func (f *remoteFlags) print(ctx context.Context, path string, query url.Values, out io.Writer) error {
 	return f.ask(ctx, path, query, nil, out)
+}
+
+// show writes what the server answers as output says: as JSON, or decoded into answer, which writes text.
+func (f *remoteFlags) show(c *cobra.Command, path string, query url.Values, output string,
+	answer interface{ write(io.Writer) error }) error {
+	if err := oneOf("output", output, "text", "json"); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := f.print(c.Context(), path, query, &text); err != nil {
+		return err
+	}
+	if output == "json" {
+		_, err := c.OutOrStdout().Write(text.Bytes())
+		return err
+	}
+	if err := json.Unmarshal(text.Bytes(), answer); err != nil {
+		return fmt.Errorf("reading the server's answer: %w", err)
+	}
+	return answer.write(c.OutOrStdout())
 }
 
 // ask is print, with a body for POST where it is not nil.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -50,26 +48,11 @@ twice. Asks a server or outsight up.`,
   outsight runout --server https://outsight.example:8470 --output json | jq '.resources[0]'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
-				return err
-			}
 			query := url.Values{}
 			if points != "" {
 				query.Set("points", points)
 			}
-			var text bytes.Buffer
-			if err := remote.print(c.Context(), "runout", query, &text); err != nil {
-				return err
-			}
-			if output == "json" {
-				_, err := c.OutOrStdout().Write(text.Bytes())
-				return err
-			}
-			var a runOutAnswer
-			if err := json.Unmarshal(text.Bytes(), &a); err != nil {
-				return fmt.Errorf("reading the server's answer: %w", err)
-			}
-			return a.write(c.OutOrStdout())
+			return remote.show(c, "runout", query, output, &runOutAnswer{})
 		},
 	}
 	remote.add(c.Flags(), "past")

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -48,23 +46,8 @@ outsight up.`,
   outsight whatif --server https://outsight.example:8470 --load 2x --output json | jq .limit`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
-				return err
-			}
 			query := url.Values{"load": {load}, "replicas": replicas, "quota": quota, "move": move, "down": down}
-			var text bytes.Buffer
-			if err := remote.print(c.Context(), "whatif", query, &text); err != nil {
-				return err
-			}
-			if output == "json" {
-				_, err := c.OutOrStdout().Write(text.Bytes())
-				return err
-			}
-			var a whatifAnswer
-			if err := json.Unmarshal(text.Bytes(), &a); err != nil {
-				return fmt.Errorf("reading the server's answer: %w", err)
-			}
-			return a.write(c.OutOrStdout())
+			return remote.show(c, "whatif", query, output, &whatifAnswer{})
 		},
 	}
 	remote.add(c.Flags(), "past")
