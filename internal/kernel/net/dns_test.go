@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -25,6 +26,8 @@ type nameServer struct {
 	address netip.AddrPort
 	lock    sync.Mutex // guards sent
 	sent    map[string]uint64
+	// read counts the messages that it has read over UDP.
+	read atomic.Int64
 }
 
 func newNameServer(t *testing.T, address string) *nameServer {
@@ -42,6 +45,7 @@ func newNameServer(t *testing.T, address string) *nameServer {
 			if err != nil {
 				return
 			}
+			s.read.Add(1)
 			if reply := s.answer(buffer[:n]); reply != nil {
 				conn.WriteToUDPAddrPort(reply, from)
 			}
