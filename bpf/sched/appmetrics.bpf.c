@@ -45,14 +45,21 @@ static __always_inline void count_drop(u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
-/* Whether a group may announce one more: a program that does nothing else must not fill the ring. */
+/*
+ * Whether a group may announce one more: a program that does nothing else must not fill the ring. It may be one more for
+ * each CPU, since Linux 5.10 has no addition that tells what there was.
+ */
 static __always_inline bool may_announce(u64 group, u64 now_ns)
 {
 	struct appmetrics_second fresh = {now_ns, 1};
 	struct appmetrics_second *known = bpf_map_lookup_elem(&appmetrics_seconds, &group);
 
-	if (known && now_ns - known->since_ns < NS_PER_SECOND)
-		return __sync_fetch_and_add(&known->announced, 1) < MAX_ANNOUNCED;
+	if (known && now_ns - known->since_ns < NS_PER_SECOND) {
+		if (known->announced >= MAX_ANNOUNCED)
+			return false;
+		__sync_fetch_and_add(&known->announced, 1);
+		return true;
+	}
 	bpf_map_update_elem(&appmetrics_seconds, &group, &fresh, BPF_ANY);
 	return true;
 }
