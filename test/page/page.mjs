@@ -582,7 +582,7 @@ const steps = {
       await until(async () => (await there('place?from=now-30s').catch(() => ({})))?.moves?.length >= 3)
       const to = Math.floor(Date.now() / 1000) + 1
       const window = `from=${to - 20}&to=${to}`
-      await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.cores).length === 3)
+      await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.last_heard).length === 3) // the window is whole: nothing of it comes later
       const want = await there(`place?${window}`)
       const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
       page.setDefaultTimeout(patience)
@@ -690,7 +690,7 @@ const steps = {
       await until(async () => (await there('whatif?load=2x&from=now-1m').catch(() => undefined))?.limit)
       const to = Math.floor(Date.now() / 1000) + 1
       const window = `from=${to - 60}&to=${to}`
-      await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.cores).length === 3)
+      await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.last_heard).length === 3) // the window is whole: nothing of it comes later
       const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
       page.setDefaultTimeout(patience)
       page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
