@@ -51,7 +51,7 @@ check: ## what needs neither root nor Docker: generated files, lint, units that 
 	@scripts/steps generated lint unit-hostless
 
 .PHONY: test
-test: ## everything that a change must pass (root; 23 minutes on two cores)
+test: ## everything that a change must pass (root; 30 minutes on two cores)
 	@scripts/install test
 	@scripts/with-docker scripts/steps $(TESTS)
 
