@@ -480,15 +480,10 @@ func writeResult(out io.Writer, r *collectResult) error {
 	fmt.Fprintln(w, "CONTAINER\tCPU\tMEMORY\tTHROTTLED\tWAIT P99\tTHREADS\t")
 	containers := slices.Clone(s.Containers)
 	slices.SortStableFunc(containers, func(a, b region.ContainerFigures) int { return cmp.Compare(a.Name, b.Name) })
+	ofContainer, ofEdge := r.before()
 	for i := range containers {
 		c := &containers[i]
-		var before region.Figures
-		if r.Before != nil {
-			if at := slices.IndexFunc(r.Before.Containers, func(b region.ContainerFigures) bool { return b.ID == c.ID }); at >= 0 {
-				before = r.Before.Containers[at].Figures
-			}
-		}
-		g := gained{c.Figures, before, over}
+		g := gained{c.Figures, ofContainer[c.ID], over}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", graph.Clean(c.Name), g.cores(cpuSeries), g.level(memorySeries, bytesText),
 			g.share(throttledSeries, periodSeries), g.quantile(waitSeries, 0.99), g.level(threadSeries, plainText))
 	}
@@ -501,16 +496,7 @@ func writeResult(out io.Writer, r *collectResult) error {
 	fmt.Fprintln(w, "END\tPEER\tSIDE\tSERVICE\tREQUESTS\tSENT\tANSWERED\tP50\tP99\t")
 	for i := range s.Edges {
 		e := &s.Edges[i]
-		var before region.Figures
-		if r.Before != nil {
-			at := slices.IndexFunc(r.Before.Edges, func(b region.EdgeFigures) bool {
-				return b.Index == e.Index && b.Generation == e.Generation
-			})
-			if at >= 0 {
-				before = r.Before.Edges[at].Figures
-			}
-		}
-		g := gained{e.Figures, before, over}
+		g := gained{e.Figures, ofEdge[edgeRecord{e.Index, e.Generation}], over}
 		service := e.Key.Service.String()
 		if e.Key.Others {
 			service = "others"
@@ -521,6 +507,25 @@ func writeResult(out io.Writer, r *collectResult) error {
 			g.rate(answeredSeries), g.quantile(requestSeries, 0.5), g.quantile(requestSeries, 0.99))
 	}
 	return w.Flush()
+}
+
+// edgeRecord is a record of an edge: of an index, as long as its generation is the same.
+type edgeRecord struct{ index, generation uint32 }
+
+// before are the figures of the reading before, by the ID of the container and by the record of the edge; none without one.
+func (r *collectResult) before() (containers map[string]region.Figures, edges map[edgeRecord]region.Figures) {
+	containers, edges = map[string]region.Figures{}, map[edgeRecord]region.Figures{}
+	if r.Before == nil {
+		return containers, edges
+	}
+	for i := range r.Before.Containers {
+		containers[r.Before.Containers[i].ID] = r.Before.Containers[i].Figures
+	}
+	for i := range r.Before.Edges {
+		e := &r.Before.Edges[i]
+		edges[edgeRecord{e.Index, e.Generation}] = e.Figures
+	}
+	return containers, edges
 }
 
 // gained are figures with those of an earlier reading; before is nil without one.

@@ -95,12 +95,15 @@ func (c *Collector) Offer(e model.CgroupEvent) {
 func (c *Collector) open(pid, fd int, group model.CgroupID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.files) >= c.o.Files || c.processes[pid] >= c.o.ProcessFiles || c.groups[group] >= c.o.GroupFiles {
+	full := func() bool {
+		return len(c.files) >= c.o.Files || c.processes[pid] >= c.o.ProcessFiles || c.groups[group] >= c.o.GroupFiles
+	}
+	if full() {
 		c.retireEnded()
-		if len(c.files) >= c.o.Files || c.processes[pid] >= c.o.ProcessFiles || c.groups[group] >= c.o.GroupFiles {
-			c.drops.files++
-			return
-		}
+	}
+	if full() {
+		c.drops.files++
+		return
 	}
 	f, err := openFile(c.o.ProcRoot, pid, fd, func(pages int) bool { return c.mayTouch(group, pages) })
 	if err != nil {

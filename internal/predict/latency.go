@@ -3,7 +3,6 @@ package predict
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"math"
 	"slices"
 
@@ -132,8 +131,7 @@ func (h *History) upTo(most float64) *History {
 }
 
 // predictEntries tells the latencies at the entries, the busiest first.
-func (h *History) predictEntries(p *Prediction, s *Scenario) {
-	now := h.stations()
+func (h *History) predictEntries(p *Prediction, s *Scenario, now []station) {
 	then := make([]station, 0, len(now))
 	for i := range p.Resources {
 		if r := &p.Resources[i]; r.then != nil && r.Parallel > 0 {
@@ -199,7 +197,7 @@ func (h *History) test() map[string]*Tested {
 	rates := slices.Sorted(slices.Values(h.rates))
 	most := rates[len(rates)*2/3-1]
 	less := h.upTo(most)
-	stations := less.stations()
+	stations := stationsOf(less.fit())
 	tested := map[string]*Tested{}
 	for node, past := range h.entries {
 		queues, err := fitQueues(less.entries[node].all, stations)
@@ -259,10 +257,10 @@ func (s *station) wait(utilisation float64) float64 {
 	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
 }
 
-// stations are the resources as they were, in the order of their nodes.
-func (h *History) stations() (all []station) {
-	for _, node := range slices.Sorted(maps.Keys(h.resources)) {
-		if r := h.resources[node].resource(); r.demand != nil {
+// stationsOf are resources as they were.
+func stationsOf(resources []Resource) (all []station) {
+	for i := range resources {
+		if r := &resources[i]; r.demand != nil {
 			all = append(all, station{r.demand, r.Parallel, 1, 1})
 		}
 	}

@@ -97,7 +97,6 @@ func fitCourse(all []Used, harmonics int) (*Course, error) {
 	for i := range weights {
 		weights[i] = 1
 	}
-	var normal mat.Dense
 	for range rounds {
 		for i, u := range all {
 			root := math.Sqrt(weights[i])
@@ -115,8 +114,9 @@ func fitCourse(all []Used, harmonics int) (*Course, error) {
 			residuals[i] = u.Amount - c.line(u.At)
 		}
 		weigh(weights, residuals)
-		normal.Mul(x.T(), x)
 	}
+	var normal mat.Dense
+	normal.Mul(x.T(), x)
 	c.scale = &mat.Dense{}
 	if err := c.scale.Inverse(&normal); err != nil {
 		return nil, ErrShort

@@ -134,14 +134,14 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	if p.Rate = s.Rate; p.Rate == 0 {
 		p.Rate = p.MeanRate * s.Times
 	}
+	now := h.fit()
 	names := map[string]int{} // how many containers have each
-	for _, r := range h.resources {
-		now := r.resource()
-		p.Resources = append(p.Resources, now)
-		if !now.isHost() {
-			names[now.Name]++
+	for i := range now {
+		if !now[i].isHost() {
+			names[now[i].Name]++
 		}
 	}
+	p.Resources = append(p.Resources, now...)
 	if err := s.check(names, h.cores); err != nil {
 		return nil, err
 	}
@@ -149,24 +149,22 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	slices.SortFunc(p.Resources, func(a, b Resource) int { return cmp.Compare(a.Node, b.Node) })
 	c := change{Scenario: &s, prediction: p, names: names, cores: h.cores, host: map[string]*Resource{}}
 	c.apply()
-	h.predictEntries(p, &s)
+	h.predictEntries(p, &s, stationsOf(now))
 	p.finish()
 	return p, nil
 }
 
 // check refuses names that nothing has.
 func (s *Scenario) check(names map[string]int, cores map[string]float64) error {
-	for _, all := range [][]string{slices.Collect(maps.Keys(s.Replicas)), slices.Collect(maps.Keys(s.Quota)),
-		slices.Collect(maps.Keys(s.Move))} {
-		for _, name := range all {
-			if names[name] == 0 {
-				return fmt.Errorf("no request reached a container named %q", name)
-			}
+	for _, name := range slices.Concat(slices.Sorted(maps.Keys(s.Replicas)), slices.Sorted(maps.Keys(s.Quota)),
+		slices.Sorted(maps.Keys(s.Move))) {
+		if names[name] == 0 {
+			return fmt.Errorf("no request reached a container named %q", name)
 		}
 	}
 	slices.Sort(s.Down)
 	s.Down = slices.Compact(s.Down)
-	for _, host := range slices.Concat(slices.Collect(maps.Values(s.Move)), s.Down) {
+	for _, host := range slices.Concat(slices.Sorted(maps.Values(s.Move)), s.Down) {
 		if _, ok := cores[host]; !ok {
 			return fmt.Errorf("no host is named %q", host)
 		}
@@ -180,6 +178,15 @@ func (s *Scenario) check(names map[string]int, cores map[string]float64) error {
 		}
 	}
 	return nil
+}
+
+// fit is the resources as they were, in the order of their nodes.
+func (h *History) fit() []Resource {
+	all := make([]Resource, 0, len(h.resources))
+	for _, node := range slices.Sorted(maps.Keys(h.resources)) {
+		all = append(all, h.resources[node].resource())
+	}
+	return all
 }
 
 // addOthers adds the CPUs of hosts that no request has reached until now, where containers move there.

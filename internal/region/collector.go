@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -223,14 +224,15 @@ func (c *Collector) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	by := map[Index]map[uint32]Figures{IndexSlot: bySlot, IndexFigures: places, IndexEdge: byEdge}
 	var wanted []wantedHistogram
 	for i := range c.control.Regions {
 		r := &c.control.Regions[i]
-		into := map[Index]map[uint32]Figures{IndexSlot: bySlot, IndexFigures: places, IndexEdge: byEdge}[r.Index]
+		into := by[r.Index]
 		if len(into) == 0 || !r.counts() {
 			continue
 		}
-		read, err := c.readRecords(ctx, r, sorted(into))
+		read, err := c.readRecords(ctx, r, slices.Sorted(maps.Keys(into)))
 		if err != nil {
 			return err
 		}
@@ -523,13 +525,4 @@ func (f *Field) number(record []byte, i int) uint64 {
 		return uint64(record[at])
 	}
 	return 0
-}
-
-func sorted(of map[uint32]Figures) []uint32 {
-	all := make([]uint32, 0, len(of))
-	for index := range of {
-		all = append(all, index)
-	}
-	slices.Sort(all)
-	return all
 }
