@@ -150,7 +150,7 @@ func (c counting) Read(ctx context.Context, region uint32, offset uint64, into [
 func (c counting) ReadAll(ctx context.Context, reads []Read) error { return c.readAll(ctx, reads) }
 
 func (c *Collector) read(ctx context.Context, region uint32, offset uint64, into []byte) error {
-	return c.readAll(ctx, []Read{{region, offset, into}})
+	return c.readAll(ctx, []Read{{Region: region, Offset: offset, Into: into}})
 }
 
 func (c *Collector) readAll(ctx context.Context, reads []Read) error {
@@ -177,6 +177,7 @@ func (c *Collector) readRecords(ctx context.Context, r *Region, indexes []uint32
 		return records{}, fmt.Errorf("reading the region %s: %w: %d times %d bytes", r.Name, ErrDamaged, len(indexes), size)
 	}
 	read := records{r, make(map[uint32][]byte, len(indexes))}
+	ordered := r.field(RoleHead, "") != nil
 	var reads []Read
 	for at := 0; at < len(indexes); {
 		end := at + 1
@@ -188,7 +189,7 @@ func (c *Collector) readRecords(ctx context.Context, r *Region, indexes []uint32
 			return read, fmt.Errorf("reading the region %s: %w: index %d", r.Name, ErrDamaged, indexes[end-1])
 		}
 		b := make([]byte, uint64(end-at)*size)
-		reads = append(reads, Read{r.ID, first * size, b})
+		reads = append(reads, Read{Region: r.ID, Offset: first * size, Into: b, Ordered: ordered})
 		for k := range end - at {
 			read.of[indexes[at+k]] = b[uint64(k)*size : uint64(k+1)*size]
 		}

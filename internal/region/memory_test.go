@@ -16,7 +16,7 @@ func memory(size int) []byte {
 type local map[uint32][]byte
 
 func (l local) Read(ctx context.Context, id uint32, offset uint64, into []byte) error {
-	return l.ReadAll(ctx, []Read{{id, offset, into}})
+	return l.ReadAll(ctx, []Read{{Region: id, Offset: offset, Into: into}})
 }
 
 func (l local) ReadAll(_ context.Context, reads []Read) error {

@@ -12,13 +12,16 @@ type Read struct {
 	Region uint32
 	Offset uint64
 	Into   []byte
+	// Ordered has the words read upwards, each whole, as records with a head and a tail need it. Otherwise parts of a long
+	// one may be read in any order.
+	Ordered bool
 }
 
-// Reader carries reads to a host. Each is made upwards, a word of 8 bytes at a time. It is for one goroutine at a time.
+// Reader carries reads to a host. A word of 8 bytes is read whole. It is for one goroutine at a time.
 type Reader interface {
 	// Read reads one part.
 	Read(ctx context.Context, region uint32, offset uint64, into []byte) error
-	// ReadAll reads several in their order.
+	// ReadAll reads several.
 	ReadAll(ctx context.Context, reads []Read) error
 }
 
@@ -30,7 +33,8 @@ func Split(reads []Read, most, bytes int) (part, rest []Read) {
 			return part, reads[i:]
 		}
 		if len(r.Into) > bytes {
-			rest = append([]Read{{Region: r.Region, Offset: r.Offset + uint64(bytes), Into: r.Into[bytes:]}}, reads[i+1:]...)
+			rest = append([]Read{{Region: r.Region, Offset: r.Offset + uint64(bytes), Into: r.Into[bytes:],
+				Ordered: r.Ordered}}, reads[i+1:]...)
 			r.Into = r.Into[:bytes]
 			return append(part, r), rest
 		}

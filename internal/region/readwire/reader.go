@@ -30,13 +30,32 @@ func (r Reader) Read(ctx context.Context, id uint32, offset uint64, into []byte)
 	return r.ReadAll(ctx, []region.Read{{Region: id, Offset: offset, Into: into}})
 }
 
-// ReadAll implements region.Reader. Requests are sent in the order of the reads; what is sent again comes later.
+// ReadAll implements region.Reader. What is sent again comes later than what was sent after it: so the pieces of an
+// ordered read are asked for one after the other.
 func (r Reader) ReadAll(ctx context.Context, reads []region.Read) error {
-	var pieces []Read
+	var together []Read
 	for _, read := range reads {
-		pieces = appendPieces(pieces, read.Region, read.Offset, read.Into)
+		pieces := appendPieces(nil, read.Region, read.Offset, read.Into)
+		if !read.Ordered || len(pieces) == 1 {
+			together = append(together, pieces...)
+		} else if err := r.readInOrder(ctx, pieces); err != nil {
+			return err
+		}
 	}
-	err := r.Client.ReadAll(ctx, pieces)
+	return asRegions(r.Client.ReadAll(ctx, together))
+}
+
+func (r Reader) readInOrder(ctx context.Context, pieces []Read) error {
+	for i := range pieces {
+		if err := r.Client.ReadAll(ctx, pieces[i:i+1]); err != nil {
+			return asRegions(err)
+		}
+	}
+	return nil
+}
+
+// asRegions is an error as package region has it.
+func asRegions(err error) error {
 	var status *StatusError
 	switch {
 	case errors.Is(err, ErrNoAnswer):

@@ -1,9 +1,12 @@
 package readwire
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +23,43 @@ func TestKeyOf(t *testing.T) {
 	}
 	if _, err := KeyOf(region.Key{ID: 1 << 16, Secret: secret[:]}); err == nil {
 		t.Error("the id of a packet's key has 16 bits")
+	}
+}
+
+// TestOrderedReads: where answers are lost, the pieces of an ordered read are answered upwards all the same, and those of
+// others are not.
+func TestOrderedReads(t *testing.T) {
+	memory := counting(16 << 10)
+	for _, ordered := range []bool{true, false} {
+		seen := 0
+		var lock sync.Mutex // guards served
+		var served []uint64
+		h := newHost(t, memory, func(request, right []byte) [][]byte {
+			if seen++; seen%3 == 1 {
+				return nil // lost
+			}
+			r, err := DecodeReply(right)
+			if err != nil {
+				t.Error(err)
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			served = append(served, r.Offset)
+			return [][]byte{right}
+		})
+		r := Reader{dial(t, h, Options{Window: 4, Timeout: 20 * time.Millisecond, Attempts: 10})}
+		into := make([]byte, len(memory))
+		if err := r.ReadAll(t.Context(), []region.Read{{Into: into, Ordered: ordered}}); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(into, memory) {
+			t.Error("other bytes were read")
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		if slices.IsSorted(served) != ordered {
+			t.Errorf("ordered %v: answered at %v", ordered, served)
+		}
 	}
 }
 
