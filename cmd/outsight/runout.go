@@ -18,19 +18,7 @@ type runOutAnswer struct {
 	To             time.Time         `json:"to"`
 	StepSeconds    float64           `json:"step_seconds"`
 	HorizonSeconds float64           `json:"horizon_seconds"`
-	Resources      []boundedResource `json:"resources"`
-}
-
-type boundedResource struct {
-	Kind     string          `json:"kind"`
-	Node     string          `json:"node"`
-	Name     string          `json:"name"`
-	Host     string          `json:"host"`
-	Used     float64         `json:"used"`
-	Capacity float64         `json:"capacity"`
-	Course   *predict.Course `json:"course"`
-	Unknown  string          `json:"unknown"`
-	RunsOut  *predict.RunOut `json:"runs_out"`
+	Resources      []predict.Bounded `json:"resources"`
 }
 
 func newRunOut() *cobra.Command {
@@ -73,27 +61,27 @@ func (a *runOutAnswer) write(out io.Writer) error {
 	fmt.Fprintln(w, "RESOURCE\tHOST\tUSED\tOF\tGROWS A DAY\tUSED UP\t\tCOURSE")
 	for i := range a.Resources {
 		r := &a.Resources[i]
-		name := r.Kind + " of " + r.Name
+		name := string(r.Kind) + " of " + r.Name
 		if r.Node == "" {
-			name = r.Kind + " of the host"
+			name = string(r.Kind) + " of the host"
 		}
 		if r.Course == nil {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t–\t–\t\t%s\n", name, r.Host, r.text(r.Used), r.text(r.Capacity), r.Unknown)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t–\t–\t\t%s\n", name, r.Host, amountText(r.Kind, r.Used), amountText(r.Kind, r.Capacity), r.Unknown)
 			continue
 		}
 		grows := "–"
 		switch r.Course.Kind {
 		case predict.Grows, predict.GrowsInWaves:
-			grows = r.text(r.Course.PerDay.Value)
+			grows = amountText(r.Kind, r.Course.PerDay.Value)
 		case predict.Falls:
-			grows = "-" + r.text(-r.Course.PerDay.Value)
+			grows = "-" + amountText(r.Kind, -r.Course.PerDay.Value)
 		}
 		course := string(r.Course.Kind)
 		if r.Course.Daily > 0 {
-			course += fmt.Sprintf(" (up and down by %s)", r.text(r.Course.Daily))
+			course += fmt.Sprintf(" (up and down by %s)", amountText(r.Kind, r.Course.Daily))
 		}
 		when, bounds := a.when(r.RunsOut)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, r.Host, r.text(r.Used), r.text(r.Capacity), grows, when, bounds,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, r.Host, amountText(r.Kind, r.Used), amountText(r.Kind, r.Capacity), grows, when, bounds,
 			course)
 	}
 	if err := w.Flush(); err != nil {
@@ -104,8 +92,9 @@ func (a *runOutAnswer) write(out io.Writer) error {
 	return err
 }
 
-func (r *boundedResource) text(v float64) string {
-	if r.Kind == "memory" {
+// amountText is an amount of a resource of this kind.
+func amountText(kind predict.BoundedKind, v float64) string {
+	if kind == predict.Memory {
 		return bytesText(v)
 	}
 	return fmt.Sprintf("%.2f cores", v)

@@ -27,7 +27,7 @@ func TestRunOutText(t *testing.T) {
 		return c
 	}
 	leak, falls := course(300e6), course(-300e6)
-	a := runOutAnswer{From: from, To: to, StepSeconds: 900, HorizonSeconds: 172800, Resources: []boundedResource{
+	a := runOutAnswer{From: from, To: to, StepSeconds: 900, HorizonSeconds: 172800, Resources: []predict.Bounded{
 		{Kind: "memory", Node: "1", Name: "cart", Host: "a", Used: 800e6, Capacity: 1e9, Course: leak,
 			RunsOut: leak.RunOut(1e9, 48*time.Hour)},
 		{Kind: "memory", Name: "a", Host: "a", Used: 200e6, Capacity: 4e9, Course: falls},

@@ -21,26 +21,12 @@ type runOutAnswer struct {
 	// HorizonSeconds is how far ahead is looked: as far as back, twice.
 	HorizonSeconds float64 `json:"horizon_seconds"`
 	// Resources are those that have a limit: what is used up first comes first.
-	Resources []boundedResource `json:"resources"`
+	Resources []predict.Bounded `json:"resources"`
 }
 
-// boundedResource is something of which there is so much.
-type boundedResource struct {
-	// Kind is "memory" (bytes; of a container its working set) or "cpu" (cores).
-	Kind string `json:"kind"`
-	// Node is the container's; empty for a host's.
-	Node string `json:"node,omitempty"`
-	Name string `json:"name"`
-	Host string `json:"host"`
-	// Used is of the last stretch, Capacity the limit.
-	Used     float64 `json:"used"`
-	Capacity float64 `json:"capacity"`
-	// Course is nil where it is not known, because of Unknown.
-	Course  *predict.Course `json:"course,omitempty"`
-	Unknown string          `json:"unknown,omitempty"`
-	// RunsOut is nil where it does not within the horizon, for all that is known.
-	RunsOut *predict.RunOut `json:"runs_out,omitempty"`
-
+// usedResource is a resource with what was used of it.
+type usedResource struct {
+	predict.Bounded
 	all []predict.Used
 }
 
@@ -64,81 +50,61 @@ func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	found := map[[3]string]*boundedResource{}
+	found := map[[3]string]*usedResource{}
 	err = s.eachStretch(ctx, &t, nil, func(i int, w *frame.Window) {
 		data := &windowData{window: w}
 		g := s.graphOf(w, graph.Options{Brief: true})
 		for _, b := range bounded(g, data) {
-			key := [3]string{b.Kind, b.Host, b.Node}
+			key := [3]string{string(b.Kind), b.Host, b.Node}
 			if found[key] == nil {
-				found[key] = new(boundedResource)
+				found[key] = new(usedResource)
 			}
-			all := append(found[key].all, predict.Used{At: t.times[i+1], Amount: b.Used})
-			*found[key] = b
-			found[key].all = all
+			found[key].Bounded = b
+			found[key].all = append(found[key].all, predict.Used{At: t.times[i+1], Amount: b.Used})
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	horizon := runOutAhead * to.Sub(from)
-	answer := runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]boundedResource, 0, len(found))}
+	answer := runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]predict.Bounded, 0, len(found))}
 	for _, b := range found {
 		if last := b.all[len(b.all)-1].At; to.Sub(last) > 2*t.step {
 			continue // it is gone
 		}
-		if b.Course, err = predict.FitCourse(b.all); err != nil {
-			b.Unknown = err.Error()
-		} else {
-			b.RunsOut = b.Course.RunOut(b.Capacity, horizon)
-		}
-		answer.Resources = append(answer.Resources, *b)
+		b.Fit(b.all, horizon)
+		answer.Resources = append(answer.Resources, b.Bounded)
 	}
-	slices.SortFunc(answer.Resources, func(a, b boundedResource) int {
-		return cmp.Or(a.first().Compare(b.first()), cmp.Compare(b.Used/b.Capacity, a.Used/a.Capacity),
+	slices.SortFunc(answer.Resources, func(a, b predict.Bounded) int {
+		return cmp.Or(a.First().Compare(b.First()), cmp.Compare(b.Used/b.Capacity, a.Used/a.Capacity),
 			cmp.Compare(a.Host, b.Host), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Kind, b.Kind))
 	})
 	return answer, nil
 }
 
-// never is after all times that are told.
-var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// first is when it is used up, or may be.
-func (b *boundedResource) first() time.Time {
-	switch r := b.RunsOut; {
-	case r == nil:
-		return never
-	case r.At != nil:
-		return *r.At
-	default:
-		return *r.Earliest
-	}
-}
-
 // bounded are the resources of a window that have a limit.
-func bounded(g *graph.Graph, data *windowData) (all []boundedResource) {
+func bounded(g *graph.Graph, data *windowData) (all []predict.Bounded) {
 	for _, n := range g.Nodes {
 		u := n.Usage
 		if u == nil || n.Kind == graph.KindHost || n.Gone {
 			continue
 		}
 		if u.MemoryLimitBytes != nil && u.WorkingSetBytes != nil {
-			all = append(all, boundedResource{Kind: "memory", Node: n.ID, Name: n.Name, Host: n.Host,
+			all = append(all, predict.Bounded{Kind: predict.Memory, Node: n.ID, Name: n.Name, Host: n.Host,
 				Used: *u.WorkingSetBytes, Capacity: *u.MemoryLimitBytes})
 		}
 		if u.CPUQuotaCores != nil && u.CPUCores != nil {
-			all = append(all, boundedResource{Kind: "cpu", Node: n.ID, Name: n.Name, Host: n.Host, Used: *u.CPUCores,
+			all = append(all, predict.Bounded{Kind: predict.CPU, Node: n.ID, Name: n.Name, Host: n.Host, Used: *u.CPUCores,
 				Capacity: *u.CPUQuotaCores})
 		}
 	}
 	for _, h := range data.hostRows(g) {
 		if available, ok := h.Numbers["memory_available_bytes"]; ok && h.MemoryBytes != nil {
-			all = append(all, boundedResource{Kind: "memory", Name: h.Name, Host: h.Name,
+			all = append(all, predict.Bounded{Kind: predict.Memory, Name: h.Name, Host: h.Name,
 				Used: *h.MemoryBytes - available, Capacity: *h.MemoryBytes})
 		}
 		if h.Cores > 0 {
-			all = append(all, boundedResource{Kind: "cpu", Name: h.Name, Host: h.Name, Used: h.CPUCores, Capacity: h.Cores})
+			all = append(all, predict.Bounded{Kind: predict.CPU, Name: h.Name, Host: h.Name, Used: h.CPUCores, Capacity: h.Cores})
 		}
 	}
 	return all

@@ -43,7 +43,7 @@ func TestRunOut(t *testing.T) {
 	}
 	found := map[string]bool{}
 	for _, r := range a.Resources[1:] {
-		found[r.Kind+" "+r.Name] = true
+		found[string(r.Kind)+" "+r.Name] = true
 		if r.Name == "gateway" && (r.Course == nil || r.Course.Kind != predict.Steady) || r.RunsOut != nil {
 			t.Errorf("%s of %s: %+v", r.Kind, r.Name, r)
 		}

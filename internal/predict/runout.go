@@ -257,3 +257,54 @@ func (c *Course) half(at time.Time) float64 {
 	row := mat.NewVecDense(len(c.terms), c.row(at))
 	return c.factor * math.Sqrt(c.variance*(1+mat.Inner(row, c.scale, row)))
 }
+
+// Bounded is something of which there is so much, and how its use goes on.
+type Bounded struct {
+	Kind BoundedKind `json:"kind"`
+	// Node is the container's; empty for a host's.
+	Node string `json:"node,omitempty"`
+	Name string `json:"name"`
+	Host string `json:"host"`
+	// Used is of the last stretch, Capacity the limit.
+	Used     float64 `json:"used"`
+	Capacity float64 `json:"capacity"`
+	// Course is nil where it is not known, because of Unknown.
+	Course  *Course `json:"course,omitempty"`
+	Unknown string  `json:"unknown,omitempty"`
+	// RunsOut is nil where it does not within the horizon, for all that is known.
+	RunsOut *RunOut `json:"runs_out,omitempty"`
+}
+
+// BoundedKind is what a Bounded is of.
+type BoundedKind string
+
+// The kinds: bytes, of a container its working set, and cores.
+const (
+	Memory BoundedKind = "memory"
+	CPU    BoundedKind = "cpu"
+)
+
+// Fit finds the course of what was used, in the order of time, and when it gets to the capacity within the horizon.
+func (b *Bounded) Fit(all []Used, horizon time.Duration) {
+	course, err := FitCourse(all)
+	if err != nil {
+		b.Unknown = err.Error()
+		return
+	}
+	b.Course, b.RunsOut = course, course.RunOut(b.Capacity, horizon)
+}
+
+// never is after all times that are told.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// First is when it is used up, or may be.
+func (b *Bounded) First() time.Time {
+	switch r := b.RunsOut; {
+	case r == nil:
+		return never
+	case r.At != nil:
+		return *r.At
+	default:
+		return *r.Earliest
+	}
+}
