@@ -182,24 +182,27 @@ func DecodeControl(b []byte) (*Control, error) {
 var headerBytes = binary.Size(header{})
 
 func decodeHeader(b []byte) (h header, err error) {
-	if len(b) < headerBytes {
-		return h, fmt.Errorf("reading the control region: %w: %d bytes, want %d", ErrDamaged, len(b), headerBytes)
-	}
 	if err := decode(b, &h); err != nil {
-		return h, err
+		return h, fmt.Errorf("reading the control region: %w", err)
 	}
-	switch {
-	case h.Magic != controlMagic:
-		return h, fmt.Errorf("reading the control region: %w: it begins with %q", ErrNotRegion, h.Magic[:])
-	case h.Version > Version:
-		return h, fmt.Errorf("reading the control region: %w: version %d, want at most %d: update this program", ErrVersion,
-			h.Version, Version)
-	case int(h.HeaderBytes) < headerBytes || h.UsedBytes < h.HeaderBytes || h.RegionBytes > maxRegionBytes ||
-		h.RegionBytes%8 != 0 || uint64(h.UsedBytes)+8 > uint64(h.RegionBytes):
-		return h, fmt.Errorf("reading the control region: %w: a header of %d bytes, %d used of %d", ErrDamaged, h.HeaderBytes,
-			h.UsedBytes, h.RegionBytes)
+	if err := checkHead(h.Magic, controlMagic, h.Version, h.HeaderBytes, headerBytes, h.UsedBytes, h.RegionBytes); err != nil {
+		return h, fmt.Errorf("reading the control region: %w", err)
 	}
 	return h, nil
+}
+
+// checkHead holds what both headers have in common against what this program knows: least is the length of its header.
+func checkHead(magic, want [8]byte, version, size uint32, least int, used, region uint32) error {
+	switch {
+	case magic != want:
+		return fmt.Errorf("%w: it begins with %q", ErrNotRegion, magic[:])
+	case version > Version:
+		return fmt.Errorf("%w: version %d, want at most %d: update this program", ErrVersion, version, Version)
+	case int(size) < least || used < size || region > maxRegionBytes || region%8 != 0 ||
+		uint64(used)+8 > uint64(region):
+		return fmt.Errorf("%w: a header of %d bytes, %d used of %d", ErrDamaged, size, used, region)
+	}
+	return nil
 }
 
 // decodeArray reads entries that may be longer than those that this program knows.

@@ -110,22 +110,12 @@ func joined(addresses []netip.Addr) string {
 }
 
 func decodeDictionaryHeader(b []byte) (h dictionaryHeader, err error) {
-	if len(b) < dictionaryHeaderBytes {
-		return h, fmt.Errorf("reading the dictionary: %w: %d bytes, want %d", ErrDamaged, len(b), dictionaryHeaderBytes)
-	}
 	if err := decode(b, &h); err != nil {
-		return h, err
+		return h, fmt.Errorf("reading the dictionary: %w", err)
 	}
-	switch {
-	case h.Magic != dictionaryMagic:
-		return h, fmt.Errorf("reading the dictionary: %w: it begins with %q", ErrNotRegion, h.Magic[:])
-	case h.Version > Version:
-		return h, fmt.Errorf("reading the dictionary: %w: version %d, want at most %d: update this program", ErrVersion,
-			h.Version, Version)
-	case int(h.HeaderBytes) < dictionaryHeaderBytes || h.UsedBytes < h.HeaderBytes || h.RegionBytes > maxRegionBytes ||
-		h.RegionBytes%8 != 0 || uint64(h.UsedBytes)+8 > uint64(h.RegionBytes):
-		return h, fmt.Errorf("reading the dictionary: %w: a header of %d bytes, %d used of %d", ErrDamaged, h.HeaderBytes,
-			h.UsedBytes, h.RegionBytes)
+	if err := checkHead(h.Magic, dictionaryMagic, h.Version, h.HeaderBytes, dictionaryHeaderBytes, h.UsedBytes,
+		h.RegionBytes); err != nil {
+		return h, fmt.Errorf("reading the dictionary: %w", err)
 	}
 	return h, nil
 }
