@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -80,7 +81,7 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "FROM\tTO\tNOW\tSENT\tLOST\tTHERE\tBACK\tP50\tP99\tJITTER\tONE WAY P50")
+	fmt.Fprintln(w, "FROM\tTO\tNOW\tSENT\tLOST\tTHERE\tBACK\tP50\tP99\tJITTER\tONE WAY P50\tHOPS")
 	for i := range a.Probes {
 		p := &a.Probes[i]
 		state := "ended"
@@ -92,7 +93,7 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		case p.Running:
 			state = "not answered"
 		}
-		loss, p50, p99, jitter, way := "–", "–", "–", "–", "–"
+		loss, p50, p99, jitter, way, hops := "–", "–", "–", "–", "–", "–"
 		if p.LossRatio != nil {
 			loss = fmt.Sprintf("%d (%.2g %%)", p.Lost, 100**p.LossRatio)
 		}
@@ -105,8 +106,14 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		if p.There != nil && p.Back != nil && p.ClockErrorSeconds != nil {
 			way = fmt.Sprintf("%s / %s ± %s", shortTime(p.There.P50), shortTime(p.Back.P50), shortTime(*p.ClockErrorSeconds))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", graph.Clean(p.From), graph.Clean(p.To), state,
-			p.Sent, loss, p.LostThere, p.LostBack, p50, p99, jitter, way)
+		if p.Hops > 0 {
+			hops = strconv.Itoa(p.Hops)
+		}
+		if p.RouteChanges > 0 {
+			hops += fmt.Sprintf(" (%d changes)", p.RouteChanges)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", graph.Clean(p.From), graph.Clean(p.To), state,
+			p.Sent, loss, p.LostThere, p.LostBack, p50, p99, jitter, way, hops)
 	}
 	return w.Flush()
 }

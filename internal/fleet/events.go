@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	// PairMeasured and PairEnded are the begin and the end of the measurement of the network between two hosts.
 	PairMeasured EventKind = "pair_measured"
 	PairEnded    EventKind = "pair_ended"
+	// RouteChanged says that the packets which measure the network between two hosts go by other routers than before.
+	RouteChanged EventKind = "route_changed"
 	// ContainerMoved says that a container of this name ran on one host, and then on another one instead.
 	ContainerMoved EventKind = "container_moved"
 )
@@ -33,6 +36,9 @@ type Event struct {
 	To   string `json:"to"`
 	// Container is the name of one that moved: that of the container, or namespace/pod/container.
 	Container string `json:"container,omitempty"`
+	// Before and Now are the two routes, as model.Route writes them.
+	Before string `json:"before,omitempty"`
+	Now    string `json:"now,omitempty"`
 }
 
 // EventColumns are what Events reads of frames.
@@ -50,8 +56,9 @@ type Events struct {
 // watched is what was known of a host last.
 type watched struct {
 	time time.Time
-	// peers are the hosts to which it measures the network, containers the names of those that run there.
-	peers, containers map[string]bool
+	// peers are the hosts to which it measures the network, with the routes; containers the names of those that run there.
+	peers      map[string]string
+	containers map[string]bool
 }
 
 // residence is that of a container on a host: since when, and whether that was seen.
@@ -112,22 +119,31 @@ func (e *Events) place(name, host string, r residence) {
 }
 
 // see compares what a host has at a moment with what it had.
-func (e *Events) see(host string, at time.Time, peers, containers map[string]bool) {
+func (e *Events) see(host string, at time.Time, peers map[string]string, containers map[string]bool) {
 	was := e.hosts[host]
-	add := func(kind EventKind, from, to, container string) {
-		event := Event{Kind: kind, Time: at, From: from, To: to, Container: container}
+	tell := func(event Event) {
+		event.Time = at
 		if !was.time.IsZero() {
 			event.WithinSeconds = at.Sub(was.time).Seconds()
 		}
 		e.all = append(e.all, event)
 	}
-	for peer := range peers {
-		if !was.peers[peer] {
+	add := func(kind EventKind, from, to, container string) {
+		tell(Event{Kind: kind, From: from, To: to, Container: container})
+	}
+	for peer, now := range peers {
+		before, measured := was.peers[peer]
+		if !measured {
 			add(PairMeasured, host, peer, "")
+			continue
+		}
+		var changed bool
+		if peers[peer], changed = nextRoute(before, now); changed {
+			tell(Event{Kind: RouteChanged, From: host, To: peer, Before: before, Now: now})
 		}
 	}
 	for peer := range was.peers {
-		if !peers[peer] {
+		if _, measured := peers[peer]; !measured {
 			add(PairEnded, host, peer, "")
 		}
 	}
@@ -173,10 +189,34 @@ func (e *Events) All() []Event {
 	return all
 }
 
-// peersIn are the hosts to which sessions run in a frame.
-func peersIn(f *frame.Frame) map[string]bool {
-	peers := map[string]bool{}
-	eachLabelled(f, probeInterval, func(_ int, labels []string) { peers[labels[0]] = true })
+// nextRoute is what is known of a route after it was told, and whether it changed. A route that is not known is empty.
+func nextRoute(before, now string) (route string, changed bool) {
+	if before == now || now == "" {
+		return before, false
+	}
+	x, err := model.ParseRoute(before)
+	y, err2 := model.ParseRoute(now)
+	if err != nil || err2 != nil {
+		return now, false
+	}
+	if x.Same(y) {
+		return y.Merge(x).String(), false
+	}
+	return now, true
+}
+
+// peersIn are the hosts to which sessions run in a frame, with the route to each; empty where that is not known. Of several
+// classes of service it is that of the least.
+func peersIn(f *frame.Frame) map[string]string {
+	peers, class := map[string]string{}, map[string]int{}
+	eachLabelled(f, probeInterval, func(_ int, labels []string) { peers[labels[0]] = "" })
+	eachLabelled(f, probeHops, func(_ int, labels []string) {
+		peer := labels[0]
+		dscp, err := strconv.Atoi(labels[1])
+		if least, known := class[peer]; err == nil && (!known || dscp < least) {
+			class[peer], peers[peer] = dscp, labels[2]
+		}
+	})
 	return peers
 }
 

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func newTimeline() *timeline {
 	return &timeline{map[string][]*frame.Frame{}, map[string]*agent{}}
 }
 
-// tell adds a frame of a host at a second.
+// tell adds a frame of a host at a second. A peer may have a route, as in "b by 192.0.2.1".
 func (l *timeline) tell(second int, host string, containers, peers []string) {
 	if l.agents[host] == nil {
 		l.agents[host] = newAgent(host, start)
@@ -33,7 +34,9 @@ func (l *timeline) tell(second int, host string, containers, peers []string) {
 			ID: fmt.Sprint(host, name), Name: name, Runtime: model.Docker}})
 	}
 	for _, peer := range peers {
-		s.Probes.Sessions = append(s.Probes.Sessions, model.ProbeSession{Peer: peer, Interval: time.Second})
+		name, by, _ := strings.Cut(peer, " by ")
+		route, _ := model.ParseRoute(by)
+		s.Probes.Sessions = append(s.Probes.Sessions, model.ProbeSession{Peer: name, Interval: time.Second, Route: route})
 	}
 	l.frames[host] = append(l.frames[host], l.agents[host].Build(s))
 }
@@ -59,8 +62,11 @@ func (l *timeline) events(from, to, step int) (told []string) {
 		e.Visit(w)
 	}
 	for _, event := range e.All() {
-		told = append(told, fmt.Sprintf("%v %s %s %s %s", event.Time.Sub(start).Seconds(), event.Kind, event.From, event.To,
-			event.Container))
+		about := event.Container
+		if event.Kind == RouteChanged {
+			about = event.Before + " > " + event.Now
+		}
+		told = append(told, fmt.Sprintf("%v %s %s %s %s", event.Time.Sub(start).Seconds(), event.Kind, event.From, event.To, about))
 	}
 	slices.Sort(told)
 	return told
@@ -87,6 +93,20 @@ func TestEvents(t *testing.T) {
 				l.tell(i, "a", nil, peers)
 			}
 		}, []string{"15 pair_measured a b ", "25 pair_ended a b "}},
+		"a route changes; a router that is silent, and an agent that begins anew, change nothing": {func(l *timeline) {
+			for i := range 60 {
+				route := "192.0.2.1 192.0.2.2"
+				switch {
+				case i >= 12 && i < 20:
+					route = "192.0.2.1 *"
+				case i >= 27 && i < 33:
+					route = ""
+				case i >= 42:
+					route = "192.0.2.9 192.0.2.2"
+				}
+				l.tell(i, "a", nil, one("b by "+route))
+			}
+		}, []string{"45 route_changed a b 192.0.2.1 192.0.2.2 > 192.0.2.9 192.0.2.2"}},
 		"an agent begins": {func(l *timeline) {
 			for i := range 40 {
 				l.tell(i, "b", one("db"), nil)

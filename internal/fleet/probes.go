@@ -40,6 +40,11 @@ type Probe struct {
 	There             *Delay   `json:"there,omitempty"`
 	Back              *Delay   `json:"back,omitempty"`
 	ClockErrorSeconds *float64 `json:"clock_error_seconds,omitempty"`
+	// Route has the addresses of the routers between the hosts, as model.Route writes them, and Hops is one more than their
+	// number: of a session that runs. RouteChanges is how often they were others in the window.
+	Route        string `json:"route,omitempty"`
+	Hops         int    `json:"hops,omitempty"`
+	RouteChanges uint64 `json:"route_changes"`
 }
 
 // Delay is how long packets took, in seconds.
@@ -69,6 +74,7 @@ var (
 		metric("outsight_probe_sent_packets_total", "peer"):      func(p *probeSums, _ string) *uint64 { return &p.Sent },
 		metric("outsight_probe_lost_packets_total", "peer"):      func(p *probeSums, _ string) *uint64 { return &p.Lost },
 		metric("outsight_probe_duplicate_packets_total", "peer"): func(p *probeSums, _ string) *uint64 { return &p.Duplicates },
+		metric("outsight_probe_route_changes_total", "peer"):     func(p *probeSums, _ string) *uint64 { return &p.RouteChanges },
 		metric("outsight_probe_lost_one_way_packets_total", "peer"): func(p *probeSums, d string) *uint64 {
 			return ofDirection(d, &p.LostThere, &p.LostBack)
 		},
@@ -90,6 +96,7 @@ var (
 	probeInterval = metric("outsight_probe_interval_seconds", "peer")
 	probeAnswered = metric("outsight_probe_answered", "peer")
 	probeClock    = metric("outsight_probe_clock_error_seconds", "peer")
+	probeHops     = metric("outsight_probe_hops", "peer")
 )
 
 func ofDirection[T any](direction string, there, back *T) *T {
@@ -161,6 +168,10 @@ func probesOf(of *frame.HostSpans, to time.Time) (all []Probe) {
 		eachLabelled(last, probeClock, func(row int, labels []string) {
 			seconds := valueIn(last, probeClock, row)
 			session(labels).ClockErrorSeconds = &seconds
+		})
+		eachLabelled(last, probeHops, func(row int, labels []string) {
+			p := session(labels)
+			p.Route, p.Hops = labels[2], int(valueIn(last, probeHops, row))
 		})
 	}
 	for _, p := range sums {

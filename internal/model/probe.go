@@ -1,8 +1,11 @@
 package model
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,6 +40,73 @@ type ProbeSession struct {
 	// that is not known.
 	There, Back *Histogram
 	ClockError  time.Duration
+	// Route is by which routers the packets go, nil before that is known; RouteChanges is how often they were others.
+	Route        Route
+	RouteChanges uint64
+}
+
+// Route is the routers between two hosts, the nearest first; the zero Addr is one that does not answer.
+type Route []netip.Addr
+
+const (
+	noRouters    = "direct"
+	silentRouter = "*"
+)
+
+// String has the addresses with blanks between them, * for a router that does not answer, and direct where there is none.
+func (r Route) String() string {
+	if len(r) == 0 {
+		return noRouters
+	}
+	var b strings.Builder
+	for i, a := range r {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if a.IsValid() {
+			b.WriteString(a.String())
+		} else {
+			b.WriteString(silentRouter)
+		}
+	}
+	return b.String()
+}
+
+// ParseRoute reads what String writes.
+func ParseRoute(text string) (Route, error) {
+	if text == noRouters {
+		return Route{}, nil
+	}
+	var r Route
+	for one := range strings.SplitSeq(text, " ") {
+		if one == silentRouter {
+			r = append(r, netip.Addr{})
+			continue
+		}
+		a, err := netip.ParseAddr(one)
+		if err != nil {
+			return nil, fmt.Errorf("reading a route: %w", err)
+		}
+		r = append(r, a)
+	}
+	return r, nil
+}
+
+// Same reports whether two routes are of the same length and have no two routers that differ. One that does not answer may
+// be any.
+func (r Route) Same(other Route) bool {
+	return slices.EqualFunc(r, other, func(a, b netip.Addr) bool { return a == b || !a.IsValid() || !b.IsValid() })
+}
+
+// Merge is a route with the routers that answered in one of two that are the same.
+func (r Route) Merge(other Route) Route {
+	merged := slices.Clone(r)
+	for i, a := range other {
+		if !merged[i].IsValid() {
+			merged[i] = a
+		}
+	}
+	return merged
 }
 
 // ReflectorCounters count the packets that an agent's reflector received.
@@ -128,6 +198,18 @@ var probeRows = []Row[Snapshot]{
 				to.Add(s.ClockError.Seconds(), s.labels()...)
 			}
 		})},
+	{Name: "outsight_probe_hops", OTel: "outsight.probe.hops", Unit: "{hop}", Kind: Gauge,
+		Help: "Hops of the packets to another host, which is the last of them; route has the addresses of the routers in " +
+			"order, * for one that does not answer, and direct where there is none",
+		Labels: []string{"peer", "dscp", "route"}, Each: ofProbes(func(s *ProbeSession, to *Sink) {
+			if s.Route != nil {
+				to.Add(float64(len(s.Route)+1), s.labels(NewLabel("route", s.Route.String()))...)
+			}
+		})},
+	{Name: "outsight_probe_route_changes_total", OTel: "outsight.probe.route_changes", Unit: "{change}", Kind: Counter,
+		Help:   "How often the packets to another host took a route by other routers than before",
+		Labels: probeLabels,
+		Each:   ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.RouteChanges), s.labels()...) })},
 	{Name: "outsight_probe_reflector_packets_total", OTel: "outsight.probe.reflector.packets", Unit: "{packet}",
 		Kind: Counter,
 		Help: "Packets that the agent's reflector received: answered, of strangers, more often than agreed (limited), " +

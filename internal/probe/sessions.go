@@ -32,7 +32,10 @@ type SessionOptions struct {
 	Listen string
 	// Static is what is held beside what a server says.
 	Static control.State
-	Logger *slog.Logger
+	// RouteInterval is how often the route of a session is looked for while the number of its hops stays; by default that
+	// depends on the session's own interval.
+	RouteInterval time.Duration
+	Logger        *slog.Logger
 }
 
 // Sessions measure the network to the hosts that a state names, again and again, and answer those that it names.
@@ -205,7 +208,7 @@ func (s *Sessions) apply(state *control.State) {
 		if old != nil && sameSession(&old.Session, w) {
 			continue
 		}
-		next := &running{Session: *w, tally: &tally{}, ended: make(chan struct{})}
+		next := &running{Session: *w, tally: newTally(), ended: make(chan struct{})}
 		var before <-chan struct{}
 		if old != nil {
 			old.stop()
@@ -221,7 +224,10 @@ func (s *Sessions) apply(state *control.State) {
 			if before != nil {
 				<-before
 			}
-			s.hold(ctx, next)
+			var both sync.WaitGroup
+			both.Go(func() { s.hold(ctx, next) })
+			both.Go(func() { s.holdRoute(ctx, next) })
+			both.Wait()
 		})
 	}
 }
@@ -252,18 +258,27 @@ func (s *Sessions) hold(ctx context.Context, r *running) {
 // retryEvery is how often what goes wrong is tried again.
 const retryEvery = 10 * time.Second
 
-func (s *Sessions) send(ctx context.Context, r *running) error {
+// listen is a socket for packets to a session's reflector.
+func (s *Sessions) listen(of *control.Session) (*net.UDPConn, error) {
 	network := "udp4"
-	if r.Reflector.Addr().Is6() {
+	if of.Reflector.Addr().Is6() {
 		network = "udp6"
 	}
 	// From where the reflector answers, if that is one address.
 	var from *net.UDPAddr
-	if at := s.at.Addr(); !at.IsUnspecified() && at.Is4() == r.Reflector.Addr().Is4() {
+	if at := s.at.Addr(); !at.IsUnspecified() && at.Is4() == of.Reflector.Addr().Is4() {
 		from = &net.UDPAddr{IP: at.AsSlice(), Zone: at.Zone()}
 	}
-	conn, err := net.ListenUDP(network, from)
+	return net.ListenUDP(network, from)
+}
+
+func (s *Sessions) send(ctx context.Context, r *running) error {
+	conn, err := s.listen(&r.Session)
 	if err != nil {
+		return err
+	}
+	if err := setTTL(conn, r.Reflector.Addr(), sessionTTL); err != nil {
+		conn.Close()
 		return err
 	}
 	sender, err := stamp.NewSender(conn, r.Reflector, stamp.SenderOptions{Interval: r.Interval(), Timeout: tripTimeout,

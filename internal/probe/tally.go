@@ -21,6 +21,39 @@ type tally struct {
 	// base is what senders before this one counted.
 	base run
 	run
+	// hopCount is how many hops the last packet took; 0 where that is not known. hopsChanged gets a value when it changes.
+	hopCount    int
+	hopsChanged chan struct{}
+}
+
+func newTally() *tally { return &tally{hopsChanged: make(chan struct{}, 1)} }
+
+// hops is how many hops the packets take, the reflector being the last; 0 where that is not known.
+func (t *tally) hops() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hopCount
+}
+
+// route is what was found last.
+func (t *tally) route() model.Route {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts.Route
+}
+
+// found takes in a route. Routers that answered before are still known where the rest is the same.
+func (t *tally) found(r model.Route) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch known := t.counts.Route; {
+	case known == nil:
+	case known.Same(r):
+		r = r.Merge(known)
+	default:
+		t.counts.RouteChanges++
+	}
+	t.counts.Route = r
 }
 
 // run is what is known of the packets of one sender.
@@ -70,6 +103,13 @@ func (t *tally) add(s *stamp.Sample) {
 	t.counts.Received++
 	t.inRow, t.answered = 0, true
 	t.order(s)
+	if hops := hopsOf(s.TTL); hops != t.hopCount {
+		t.hopCount = hops
+		select {
+		case t.hopsChanged <- struct{}{}:
+		default: // one that waits is enough
+		}
+	}
 	t.before = max(t.before, uint64(s.Number)+1)
 	if s.Counters != nil {
 		t.arrived = max(t.arrived, uint64(s.Counters.ReflectorReceived))

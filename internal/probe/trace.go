@@ -153,37 +153,57 @@ func (t *tracer) send(hop int) error {
 	} else {
 		_, err = t.conn.WriteTo(make([]byte, traceBytes), net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.to, tracePort+number)))
 	}
-	// An error of a packet before is told at the next one, and also in the queue of errors.
-	if stamp.Transient(err) || errors.Is(err, syscall.EACCES) {
+	if onTheWay(err) {
 		return nil
 	}
 	return err
 }
 
+// onTheWay reports whether sending failed by an error of a packet before: it is told at the next one, and also in the queue
+// of errors.
+func onTheWay(err error) bool { return stamp.Transient(err) || errors.Is(err, syscall.EACCES) }
+
 // listen takes answers for a while, with enough until each packet is answered.
 func (t *tracer) listen(ctx context.Context, while time.Duration, enough bool) {
-	deadline := time.Now().Add(while)
-	b, oob := make([]byte, 2048), make([]byte, 512)
-	stop := context.AfterFunc(ctx, func() { _ = t.conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	if t.conn.SetReadDeadline(deadline) != nil {
-		return
-	}
-	for time.Now().Before(deadline) && ctx.Err() == nil && !(enough && len(t.sent) == t.answered()) {
-		n, oobn, from, err := t.conn.ReadMsg(b, oob)
-		if e := readErrors(t.conn, t.failed); e != nil {
-			return
-		}
-		if err == nil && t.by == "icmp" && from == t.to.WithZone("") {
-			if number, ok := echoNumber(b[:n], t.echo, t.id); ok {
-				messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
-				t.answer(number, from, packetTime(messages), true)
+	// Where the socket fails there are no more answers.
+	_ = await(ctx, t.conn, time.Now().Add(while), func() bool { return enough && len(t.sent) == t.answered() }, t.failed,
+		func(b []byte, from netip.Addr, at time.Time) {
+			if t.by != "icmp" || from != t.to.WithZone("") {
+				return
 			}
+			if number, ok := echoNumber(b, t.echo, t.id); ok {
+				t.answer(number, from, at, true)
+			}
+		})
+}
+
+// await takes errors of the way and packets until the deadline, until ctx ends, or until enough reports true. Its error is
+// one of the socket.
+func await(ctx context.Context, c packetConn, deadline time.Time, enough func() bool, failed func(wayError),
+	arrived func(b []byte, from netip.Addr, at time.Time)) error {
+	b, oob := make([]byte, 2048), make([]byte, 512)
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := c.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	for time.Now().Before(deadline) && ctx.Err() == nil && !enough() {
+		n, oobn, from, err := c.ReadMsg(b, oob)
+		if e := readErrors(c, failed); e != nil {
+			return e
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
-			return
+		if err == nil && arrived != nil {
+			messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
+			arrived(b[:n], from, packetTime(messages))
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
 		}
 	}
+	return nil
 }
 
 func (t *tracer) answered() (count int) {

@@ -8,6 +8,9 @@ it('says what happened, and when', () => {
   expect(eventText(event({}))).toBe('a and b talk: the network between them is measured')
   expect(eventText(event({ kind: 'pair_ended' }))).toMatch(/^a and b talk no more/)
   expect(eventText(event({ kind: 'container_moved', container: 'shop/web-0/web' }))).toBe('shop/web-0/web ran on a, and runs on b now')
+  expect(eventText(event({ kind: 'route_changed', before: '192.0.2.1 *', now: 'direct' }))).toBe(
+    'Packets from a to b take another route: no router; before: 192.0.2.1 → one that does not answer',
+  )
   expect(eventText(event({ kind: 'of_tomorrow' as HostEvent['kind'] }))).toBe('of_tomorrow of a and b')
   expect([whenText(event({})), whenText(event({ within_seconds: 0 }))]).toEqual(['in the 5 s before', 'or before'])
 })

@@ -100,6 +100,8 @@ export function probeFacts(p: Probe): [name: string, text: string][] {
     ['Lost there, back', p.lost > 0 ? `${format(p.lost_there, '')}, ${format(p.lost_back, '')}` : undefined],
     [`One way to ${p.to}, p50`, p.there && `${duration(p.there.p50)} ± ${duration(p.clock_error_seconds)}`],
     [`One way to ${p.from}, p50`, p.back && `${duration(p.back.p50)} ± ${duration(p.clock_error_seconds)}`],
+    [`Route to ${p.to}`, p.route && routeText(p.route)],
+    ['Route changes', p.route_changes > 0 ? format(p.route_changes, '') : undefined],
   ]
   return facts.filter((f): f is [string, string] => f[1] !== undefined)
 }

@@ -316,17 +316,24 @@ export interface Probe {
   there?: Delay
   back?: Delay
   clock_error_seconds?: number
+  /** The routers between the hosts, with blanks between them: * is one that does not answer; direct is none. */
+  route?: string
+  hops?: number
+  route_changes: number
 }
 
 /** Something that happened to hosts. */
 export interface HostEvent {
-  kind: 'pair_measured' | 'pair_ended' | 'container_moved'
+  kind: 'pair_measured' | 'pair_ended' | 'route_changed' | 'container_moved'
   time: string
   /** It happened in so many seconds before; 0 where that is not known. */
   within_seconds: number
   from: string
   to: string
   container?: string
+  /** Of a route that changed, as in a Probe. */
+  before?: string
+  now?: string
 }
 
 export interface Events {
