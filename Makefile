@@ -17,7 +17,7 @@ export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 TAGS          = long,thanos,s3
 # What looks at the host mostly waits; what only computes runs beside it: packages, and one guest at a time.
 HOST_TESTS    = unit-host unit-kernel end-to-end page
-TESTS         = generated lint --beside 'unit-hostless unit-race' --beside test-kernels $(HOST_TESTS)
+TESTS         = generated --beside 'lint unit-hostless unit-race' --beside test-kernels $(HOST_TESTS)
 GUESTS       ?= 2
 test test-all: export GUESTS = 1
 # Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
@@ -87,10 +87,12 @@ unit-hostless: ## tests of packages that look at nothing of the host
 unit-race: ## those of them whose goroutines share something, with the race detector
 	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages race)" -- -race -timeout 15m -skip '$(call either,$(COMPUTING))'
 
-# One package after the other: the kernel programs see all of the host, other packages' containers as well.
+# One package after the other: the kernel programs see all of the host, other packages' containers as well. The command's
+# scripts start it again and again, and with the race detector each start takes ten times as long.
 .PHONY: unit-host
 unit-host: ## tests of packages that look at the host, with the race detector (root, Docker)
-	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$$(scripts/packages host)" -- -race -p 1 -timeout 15m
+	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$$(scripts/packages host)" -- -race -p 1 -timeout 15m -skip '^TestScripts$$'
+	@scripts/with-docker $(GOTEST) --packages ./cmd/outsight -- -timeout 15m -run '^TestScripts$$'
 
 .PHONY: unit-kernel
 unit-kernel: ## tests of the kernel programs, loaded for real (root, Docker)

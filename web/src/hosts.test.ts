@@ -47,7 +47,7 @@ it('says what the agent takes', () => {
 
 it('says what was measured of the network to other hosts', () => {
   const delay = (p50: number) => ({ count: 10, mean: p50, p50, p90: p50, p99: p50 })
-  const probe = (more: Partial<Probe>): Probe => ({ from: 'a', to: 'b', dscp: 0, running: true, answered: true, sent: 100, lost: 0, lost_there: 0, lost_back: 0, loss_ratio: 0, ...more })
+  const probe = (more: Partial<Probe>): Probe => ({ from: 'a', to: 'b', dscp: 0, running: true, answered: true, sent: 100, lost: 0, lost_there: 0, lost_back: 0, loss_ratio: 0, route_changes: 0, ...more })
   const all = [probe({ round_trip: delay(1e-3) }), probe({ from: 'c', to: 'a', lost: 2, loss_ratio: 0.02 }), probe({ to: 'd', round_trip: delay(2e-3) }), probe({ from: 'c', to: 'd' })]
   expect(probesOf(row({ name: 'a' }), all).map((p) => otherEnd(row({ name: 'a' }), p))).toEqual(['c', 'd', 'b'])
   expect(probeText(probe({ round_trip: delay(1e-3), jitter_seconds: 2e-5 }))).toEqual({ text: '1.00 ms · 0 % lost · jitter 20.0 µs', bad: false })
@@ -55,6 +55,7 @@ it('says what was measured of the network to other hosts', () => {
   expect(probeText(probe({ lost: 100, loss_ratio: 1, answered: false }))).toEqual({ text: 'not answered', bad: true })
   const facts = probeFacts(probe({ interval_seconds: 0.1, round_trip: delay(1e-3), lost: 3, lost_there: 2, lost_back: 1, loss_ratio: 0.03, there: delay(4e-4), clock_error_seconds: 1e-5 }))
   expect(facts).toEqual([['Sent by', 'a, each 100 ms'], ['Round trip p50', '1.00 ms'], ['Round trip p99', '1.00 ms'], ['Lost', '3 of 100 (3.00 %)'], ['Lost there, back', '2, 1'], ['One way to b, p50', '400 µs ± 10.0 µs']])
+  expect(probeFacts(probe({ loss_ratio: undefined, interval_seconds: 1, route: '192.0.2.1 192.0.2.2', route_changes: 2 }))).toEqual([['Sent by', 'a, each 1.00 s'], ['Route to b', '192.0.2.1 → 192.0.2.2'], ['Route changes', '2']])
   expect(probeFacts(probe({ running: false, loss_ratio: undefined }))).toEqual([['Sent by', 'a, ended']])
   expect(probeText(probe({ sent: 0, loss_ratio: undefined, answered: false }))).toEqual({ text: 'begins', bad: false })
 })

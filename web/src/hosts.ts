@@ -1,3 +1,4 @@
+import { routeText } from './events'
 import { bytes, digits, duration, floorPercent, format, span } from './format'
 import type { Asked } from './spark'
 import type { HostPart, HostRow, NumberInfo, Probe } from './types'
