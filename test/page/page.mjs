@@ -523,6 +523,7 @@ const steps = {
       near(told['Round trip p50'], probe.round_trip.p50)
       near(told['Jitter'], probe.jitter_seconds)
       assert.match(told['Lost'], /^0 of [0-9,]+ \(0 %\)$/)
+      assert.equal(told['Route to host-b'], 'no router')
       assert.equal(await page.locator('[data-split]').count(), 0)
       // Of packets that both hosts sampled: every other one takes 0.2 ms longer than 1 ms, and each clock may be 0.1 ms off.
       const ends = (key) => page.locator(`[data-between] [data-number="ends.${key}"]`)
