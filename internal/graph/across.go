@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"outsight/internal/clocks"
 	"outsight/internal/frame"
 	"outsight/internal/model"
 )
@@ -18,7 +19,7 @@ type crossed struct {
 	// client and server are the parts of the ends of its edge; back says that it went to the client.
 	client, server int32
 	back           bool
-	delayPoint
+	clocks.Point
 }
 
 // hostClocks are two parts whose clocks are compared, the lesser one first.
@@ -27,7 +28,7 @@ type hostClocks [2]int32
 // crossings are the packets between hosts of each relation, and what these say of the hosts' clocks.
 type crossings struct {
 	of     map[int32][]crossed // by relation
-	clocks map[hostClocks]clockPair
+	clocks map[hostClocks]clocks.Pair
 }
 
 // sentPacket is what identifies a packet of a relation.
@@ -89,7 +90,7 @@ func (m *frameMap) cross() (c crossings) {
 		}
 		from.used = true // of copies the first counts
 		sent[key] = from
-		one := crossed{client: from.part, server: part, back: key.back, delayPoint: delayPoint{took: at.Sub(from.time).Seconds()}}
+		one := crossed{client: from.part, server: part, back: key.back, Point: clocks.Point{Took: at.Sub(from.time).Seconds()}}
 		if key.back {
 			one.client, one.server = part, from.part
 		}
@@ -97,7 +98,7 @@ func (m *frameMap) cross() (c crossings) {
 		if part < from.part {
 			byFirst = at
 		}
-		one.at = byFirst.Sub(m.window.To).Seconds()
+		one.At = byFirst.Sub(m.window.To).Seconds()
 		c.of[key.relation] = append(c.of[key.relation], one)
 	})
 	c.compareClocks(m)
@@ -114,30 +115,30 @@ func (p *crossed) pair() (pair hostClocks, reverse bool) {
 
 // compareClocks compares the clocks of all pairs of hosts, by the packets of all edges between them.
 func (c *crossings) compareClocks(m *frameMap) {
-	points := map[hostClocks]*[2][]delayPoint{}
+	points := map[hostClocks]*[2][]clocks.Point{}
 	for _, some := range c.of {
 		for i := range some {
 			pair, reverse := some[i].pair()
 			of := points[pair]
 			if of == nil {
-				of = new([2][]delayPoint)
+				of = new([2][]clocks.Point)
 				points[pair] = of
 			}
 			way := 0
 			if reverse {
 				way = 1
 			}
-			of[way] = append(of[way], some[i].delayPoint)
+			of[way] = append(of[way], some[i].Point)
 		}
 	}
-	c.clocks = make(map[hostClocks]clockPair, len(points))
+	c.clocks = make(map[hostClocks]clocks.Pair, len(points))
 	for pair, of := range points {
 		kept := 0.0
 		first, second := m.parts[pair[0]].After.ClockError, m.parts[pair[1]].After.ClockError
 		if first > 0 && second > 0 {
 			kept = (first + second).Seconds()
 		}
-		c.clocks[pair] = clocksOf(of[0], of[1], kept)
+		c.clocks[pair] = clocks.Of(of[0], of[1], kept)
 	}
 }
 
@@ -157,12 +158,12 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 		pair hostClocks
 		way  int
 	}
-	byPath := map[path][]delayPoint{} // without the drift of clocks
+	byPath := map[path][]clocks.Point{} // without the drift of clocks
 	for _, relation := range relations {
 		for i := range c.of[relation] {
 			p := &c.of[relation][i]
 			pair, reverse := p.pair()
-			clocks, sign, way := c.clocks[pair], 1.0, 0
+			pairClocks, sign, way := c.clocks[pair], 1.0, 0
 			if reverse {
 				sign = -1
 			}
@@ -170,10 +171,10 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 				way = 1
 			}
 			w := &ways[way]
-			w.bound = max(w.bound, clocks.bound)
-			w.delays = append(w.delays, p.took-sign*clocks.ahead(p.at))
+			w.bound = max(w.bound, pairClocks.Bound)
+			w.delays = append(w.delays, p.Took-sign*pairClocks.Ahead(p.At))
 			at := path{pair, way}
-			byPath[at] = append(byPath[at], delayPoint{p.at, p.took - sign*clocks.drift*(p.at-clocks.middle)})
+			byPath[at] = append(byPath[at], clocks.Point{At: p.At, Took: p.Took - sign*pairClocks.Drift*(p.At-pairClocks.Middle)})
 		}
 	}
 	for at, all := range byPath {
@@ -187,18 +188,18 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 }
 
 // compare compares the delays of packets that took the same way with the least of them, and with one another.
-func (w *wayDelays) compare(all []delayPoint) {
-	slices.SortFunc(all, func(a, b delayPoint) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.took, b.took)) })
-	least := all[0].took
+func (w *wayDelays) compare(all []clocks.Point) {
+	slices.SortFunc(all, func(a, b clocks.Point) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Took, b.Took)) })
+	least := all[0].Took
 	for i := range all {
-		least = min(least, all[i].took)
+		least = min(least, all[i].Took)
 		if i > 0 {
-			w.variation += math.Abs(all[i].took - all[i-1].took)
+			w.variation += math.Abs(all[i].Took - all[i-1].Took)
 			w.differences++
 		}
 	}
 	for i := range all {
-		w.above = append(w.above, all[i].took-least)
+		w.above = append(w.above, all[i].Took-least)
 	}
 }
 

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/clocks/simulated"
 	"outsight/internal/frame"
 	"outsight/internal/model"
 )
 
 // crossedHosts are two hosts with an edge between them, whose packets both sampled by their own clocks.
-func crossedHosts(c *twoClocks, count int, clockError time.Duration) *frame.Window {
+func crossedHosts(c *simulated.Hosts, count int, clockError time.Duration) *frame.Window {
 	client, server := newPairedHost("a", "192.0.2.1"), newPairedHost("b", "192.0.2.2")
 	dialling := client.dials(client.runs("web", nil), "192.0.2.2:80")
 	serving := server.serves(server.runs("db", []string{"0.0.0.0:80"}), "192.0.2.2:80", "192.0.2.1")
@@ -23,19 +24,19 @@ func crossedHosts(c *twoClocks, count int, clockError time.Duration) *frame.Wind
 	end := time.Unix(1_800_000_000, 0)
 	at := func(seconds float64) time.Time { return end.Add(time.Duration((seconds - 10) * 1e9)) }
 	packet := uint64(1 << 40)
-	for way, points := range c.packets(rand.New(rand.NewPCG(1, 2)), count) {
+	for way, points := range c.Packets(rand.New(rand.NewPCG(1, 2)), count) {
 		from, to := dialling, serving
 		if way == 1 {
 			from, to = serving, dialling
 		}
 		for _, p := range points {
-			sent := p.at // by the first host's clock, of which a packet back has its arrival
+			sent := p.At // by the first host's clock, of which a packet back has its arrival
 			if way == 1 {
-				sent -= p.took
+				sent -= p.Took
 			}
 			packet++
 			from.PacketSamples = append(from.PacketSamples, model.PacketSample{Packet: packet, Sent: true, Time: at(sent)})
-			to.PacketSamples = append(to.PacketSamples, model.PacketSample{Packet: packet, Time: at(sent + p.took)})
+			to.PacketSamples = append(to.PacketSamples, model.PacketSample{Packet: packet, Time: at(sent + p.Took)})
 		}
 	}
 	// What the other host did not see, a packet sent twice, and one received twice.
@@ -84,16 +85,16 @@ func TestDelaysAcrossHosts(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		clocks twoClocks
+		clocks simulated.Hosts
 		kept   time.Duration
 		// there and back are p50, ± and p99 above the least, in ms.
 		there, back string
 	}{
-		{"kept clocks", twoClocks{0, 0, 1e-3, 5e-3, nil}, 100 * time.Microsecond, "1.0 0.2 0.1", "5.0 0.2 0.1"},
-		{"kept worse than the delay", twoClocks{0, 0, 1e-3, 5e-3, nil}, time.Millisecond, "- - 0.1", "5.0 2.0 0.1"},
-		{"free clocks", twoClocks{0.2, 0, 3e-3, 3e-3, nil}, 0, "- - 0.1", "- - 0.1"},
-		{"a queue there", twoClocks{0.2, 50e-6, 1e-3, 1e-3, full}, 0, "- - 8.1", "- - 0.1"},
-		{"a queue there, kept", twoClocks{0, 0, 1e-3, 1e-3, full}, 50 * time.Microsecond, "1.0 0.1 8.1", "1.0 0.1 0.1"},
+		{"kept clocks", simulated.Hosts{There: 1e-3, Back: 5e-3}, 100 * time.Microsecond, "1.0 0.2 0.1", "5.0 0.2 0.1"},
+		{"kept worse than the delay", simulated.Hosts{There: 1e-3, Back: 5e-3}, time.Millisecond, "- - 0.1", "5.0 2.0 0.1"},
+		{"free clocks", simulated.Hosts{Offset: 0.2, There: 3e-3, Back: 3e-3}, 0, "- - 0.1", "- - 0.1"},
+		{"a queue there", simulated.Hosts{Offset: 0.2, Drift: 50e-6, There: 1e-3, Back: 1e-3, Queue: full}, 0, "- - 8.1", "- - 0.1"},
+		{"a queue there, kept", simulated.Hosts{There: 1e-3, Back: 1e-3, Queue: full}, 50 * time.Microsecond, "1.0 0.1 8.1", "1.0 0.1 0.1"},
 	} {
 		w := crossedHosts(&c.clocks, 60, c.kept)
 		n := crossedEdge(t, w)
@@ -107,7 +108,7 @@ func TestDelaysAcrossHosts(t *testing.T) {
 			t.Errorf("%s: there %s, back %s, want %s and %s", c.name, there, back, c.there, c.back)
 		}
 	}
-	few := crossedEdge(t, crossedHosts(&twoClocks{there: 1e-3, back: 1e-3}, minCrossed-1, time.Microsecond))
+	few := crossedEdge(t, crossedHosts(&simulated.Hosts{There: 1e-3, Back: 1e-3}, minCrossed-1, time.Microsecond))
 	if *few != (Network{}) {
 		t.Errorf("of few packets it is told %+v", few)
 	}
@@ -117,11 +118,11 @@ func TestDelaysAcrossHosts(t *testing.T) {
 // and drift.
 func TestAboveTheLeastIsExact(t *testing.T) {
 	for _, drift := range []float64{0, 50e-6, -50e-6} {
-		c := twoClocks{offset: -30e-3, drift: drift, there: 1e-3, back: 5e-3, queue: func(at float64) float64 {
+		c := simulated.Hosts{Offset: -30e-3, Drift: drift, There: 1e-3, Back: 5e-3, Queue: func(at float64) float64 {
 			return max(0, 5-math.Abs(at-5)) * 1e-3
 		}}
 		exact := c
-		exact.offset, exact.drift = 0, 0
+		exact.Offset, exact.Drift = 0, 0
 		got, want := crossedEdge(t, crossedHosts(&c, 60, 0)), crossedEdge(t, crossedHosts(&exact, 60, time.Microsecond))
 		for i, pair := range [][2]*Seconds{{got.AboveThereP50, want.AboveThereP50}, {got.AboveThereP99, want.AboveThereP99},
 			{got.AboveBackP50, want.AboveBackP50}, {got.AboveBackP99, want.AboveBackP99}} {
@@ -137,9 +138,9 @@ func TestJitterAcrossHosts(t *testing.T) {
 	// Every other packet there waits for 2 ms: 60 packets in ten seconds, one each sixth of a second.
 	queue := func(at float64) float64 { return math.Mod(math.Round(at*6), 2) * 2e-3 }
 	for _, drift := range []float64{0, 50e-6} {
-		c := twoClocks{offset: 40e-3, drift: drift, there: 1e-3, back: 1e-3, queue: queue}
+		c := simulated.Hosts{Offset: 40e-3, Drift: drift, There: 1e-3, Back: 1e-3, Queue: queue}
 		exact := c
-		exact.offset, exact.drift = 0, 0
+		exact.Offset, exact.Drift = 0, 0
 		got, want := crossedEdge(t, crossedHosts(&c, 60, 0)), crossedEdge(t, crossedHosts(&exact, 60, time.Microsecond))
 		if got.JitterThere == nil || got.JitterBack == nil || want.JitterThere == nil {
 			t.Fatalf("drift %v: the jitter is not told: %+v", drift, got)

@@ -1,4 +1,4 @@
-package graph
+package clocks
 
 import (
 	"cmp"
@@ -13,35 +13,35 @@ const (
 	driftStep = 2e-6
 )
 
-// delayPoint is a packet between two hosts: when it was, by the clock of the first of them, and by how much its
-// receiver's time is greater than its sender's, each by its own clock. In seconds.
-type delayPoint struct{ at, took float64 }
+// Point is a packet between two hosts: when it was, by the clock of the first of them, and by how much its receiver's time
+// is greater than its sender's, each by its own clock. In seconds.
+type Point struct{ At, Took float64 }
 
-// clockPair is what is known of the clocks of two hosts: by how much that of the second is ahead, in seconds.
-type clockPair struct {
-	// drift is how fast it gains; middle is the time, by the first clock, at which it is ahead by offset.
-	drift, middle, offset float64
-	// bound is by how much offset, and what drift makes of it, may be wrong; +Inf where nothing bounds it.
-	bound float64
+// Pair is what is known of the clocks of two hosts: by how much that of the second is ahead, in seconds.
+type Pair struct {
+	// Drift is how fast it gains; Middle is the time, by the first clock, at which it is ahead by Offset.
+	Drift, Middle, Offset float64
+	// Bound is by how much Offset, and what Drift makes of it, may be wrong; +Inf where nothing bounds it.
+	Bound float64
 }
 
-// ahead is by how much the second clock is ahead at a time of the first one.
-func (c *clockPair) ahead(at float64) float64 { return c.offset + c.drift*(at-c.middle) }
+// Ahead is by how much the second clock is ahead at a time of the first one.
+func (c *Pair) Ahead(at float64) float64 { return c.Offset + c.Drift*(at-c.Middle) }
 
-// clocksOf are the clocks of two hosts as the packets there (from the first to the second) and back tell. No packet is
+// Of are the clocks of two hosts as the packets there (from the first to the second) and back tell. No packet is
 // received before it was sent: so each one there says how far the second clock is ahead at most, and each one back, at
 // least. keptWithin is how far both clocks together are off from the time at most, as their kernels say; 0 where one does
 // not. The tighter of both counts.
-func clocksOf(there, back []delayPoint, keptWithin float64) clockPair {
+func Of(there, back []Point, keptWithin float64) Pair {
 	first, last := math.Inf(1), math.Inf(-1)
-	for _, some := range [][]delayPoint{there, back} {
+	for _, some := range [][]Point{there, back} {
 		for _, p := range some {
-			first, last = min(first, p.at), max(last, p.at)
+			first, last = min(first, p.At), max(last, p.At)
 		}
 	}
-	c := clockPair{middle: (first + last) / 2, bound: math.Inf(1)}
+	c := Pair{Middle: (first + last) / 2, Bound: math.Inf(1)}
 	half := (last - first) / 2
-	fastThere, fastBack := newEnvelope(there, c.middle), newEnvelope(back, c.middle)
+	fastThere, fastBack := newEnvelope(there, c.Middle), newEnvelope(back, c.Middle)
 	// What is above the least of all packets, added up, is least with the drift that there is. That of all drifts which
 	// the packets allow bounds the clocks at both ends of the time.
 	cost := math.Inf(1)
@@ -54,7 +54,7 @@ func clocksOf(there, back []delayPoint, keptWithin float64) clockPair {
 		}
 		high, low := fastThere.least(drift), -fastBack.least(-drift)
 		if sum := fastThere.mean(drift) - high + fastBack.mean(-drift) + low; cost-sum > 1e-12 {
-			cost, c.drift, upper, lower = sum, drift, high, low
+			cost, c.Drift, upper, lower = sum, drift, high, low
 		}
 		if high >= low {
 			begin.add(low-drift*half, high-drift*half)
@@ -62,13 +62,13 @@ func clocksOf(there, back []delayPoint, keptWithin float64) clockPair {
 		}
 	}
 	if len(there) > 0 && len(back) > 0 && upper >= lower {
-		c.offset = (upper + lower) / 2
-		c.bound = max(begin.farthest(c.offset-c.drift*half), end.farthest(c.offset+c.drift*half)) + driftStep*half
+		c.Offset = (upper + lower) / 2
+		c.Bound = max(begin.farthest(c.Offset-c.Drift*half), end.farthest(c.Offset+c.Drift*half)) + driftStep*half
 	}
 	// A clock that is kept worse than its kernel says is found out by packets that arrive before they were sent.
-	if keptWithin > 0 && keptWithin < c.bound && (len(there) == 0 || -keptWithin <= upper) &&
+	if keptWithin > 0 && keptWithin < c.Bound && (len(there) == 0 || -keptWithin <= upper) &&
 		(len(back) == 0 || keptWithin >= lower) {
-		c.offset, c.bound = 0, keptWithin
+		c.Offset, c.Bound = 0, keptWithin
 	}
 	return c
 }
@@ -76,20 +76,20 @@ func clocksOf(there, back []delayPoint, keptWithin float64) clockPair {
 // envelope is what of some points may be the least of them, whatever the drift is: their lower convex hull. Times are
 // those since the middle.
 type envelope struct {
-	hull          []delayPoint
+	hull          []Point
 	meanAt, meanT float64
 }
 
-func newEnvelope(points []delayPoint, middle float64) (e envelope) {
+func newEnvelope(points []Point, middle float64) (e envelope) {
 	all := slices.Clone(points)
-	slices.SortFunc(all, func(x, y delayPoint) int { return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.took, y.took)) })
+	slices.SortFunc(all, func(x, y Point) int { return cmp.Or(cmp.Compare(x.At, y.At), cmp.Compare(x.Took, y.Took)) })
 	for _, p := range all {
-		p.at -= middle
-		e.meanAt += p.at / float64(len(all))
-		e.meanT += p.took / float64(len(all))
+		p.At -= middle
+		e.meanAt += p.At / float64(len(all))
+		e.meanT += p.Took / float64(len(all))
 		for n := len(e.hull); n >= 2; n = len(e.hull) {
 			a, b := e.hull[n-2], e.hull[n-1]
-			if (b.took-a.took)*(p.at-a.at) < (p.took-a.took)*(b.at-a.at) {
+			if (b.Took-a.Took)*(p.At-a.At) < (p.Took-a.Took)*(b.At-a.At) {
 				break
 			}
 			e.hull = e.hull[:n-1]
@@ -106,7 +106,7 @@ func (e *envelope) least(drift float64) float64 {
 	}
 	least := math.Inf(1)
 	for _, p := range e.hull {
-		least = min(least, p.took-drift*p.at)
+		least = min(least, p.Took-drift*p.At)
 	}
 	return least
 }
