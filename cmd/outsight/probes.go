@@ -81,7 +81,7 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "FROM\tTO\tNOW\tSENT\tLOST\tTHERE\tBACK\tP50\tP99\tJITTER\tONE WAY P50\tHOPS")
+	fmt.Fprintln(w, "FROM\tTO\tNOW\tSENT\tLOST\tTHERE\tBACK\tP50\tP99\tJITTER\tONE WAY P50\tABOVE LEAST P99\tHOPS")
 	for i := range a.Probes {
 		p := &a.Probes[i]
 		state := "ended"
@@ -93,7 +93,7 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		case p.Running:
 			state = "not answered"
 		}
-		loss, p50, p99, jitter, way, hops := "–", "–", "–", "–", "–", "–"
+		loss, p50, p99, jitter, way, above, hops := "–", "–", "–", "–", "–", "–", "–"
 		if p.LossRatio != nil {
 			loss = fmt.Sprintf("%d (%.2g %%)", p.Lost, 100**p.LossRatio)
 		}
@@ -106,14 +106,17 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		if p.There != nil && p.Back != nil && p.ClockErrorSeconds != nil {
 			way = fmt.Sprintf("%s / %s ± %s", shortTime(p.There.P50), shortTime(p.Back.P50), shortTime(*p.ClockErrorSeconds))
 		}
+		if p.AboveThere != nil && p.AboveBack != nil {
+			above = shortTime(p.AboveThere.P99) + " / " + shortTime(p.AboveBack.P99)
+		}
 		if p.Hops > 0 {
 			hops = strconv.Itoa(p.Hops)
 		}
 		if p.RouteChanges > 0 {
 			hops += fmt.Sprintf(" (%d changes)", p.RouteChanges)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", graph.Clean(p.From), graph.Clean(p.To), state,
-			p.Sent, loss, p.LostThere, p.LostBack, p50, p99, jitter, way, hops)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", graph.Clean(p.From), graph.Clean(p.To), state,
+			p.Sent, loss, p.LostThere, p.LostBack, p50, p99, jitter, way, above, hops)
 	}
 	return w.Flush()
 }

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// maxDrift is by how much the clocks of two hosts go apart, at most, in seconds a second; driftStep is how finely it is
+	// MaxDrift is by how much the clocks of two hosts go apart, at most, in seconds a second; driftStep is how finely it is
 	// looked for.
-	maxDrift  = 200e-6
+	MaxDrift  = 200e-6
 	driftStep = 2e-6
 )
 
@@ -47,7 +47,7 @@ func Of(there, back []Point, keptWithin float64) Pair {
 	cost := math.Inf(1)
 	var upper, lower float64
 	begin, end := noRange(), noRange()
-	for i := range 2*int(maxDrift/driftStep) + 1 {
+	for i := range 2*int(MaxDrift/driftStep) + 1 {
 		drift := float64((i+1)/2) * driftStep // 0, 1, -1, 2, -2 ...
 		if i%2 == 0 {
 			drift = -drift
@@ -124,3 +124,36 @@ func (r *valueRange) add(least, most float64) {
 
 // farthest is how far the range goes from a value.
 func (r *valueRange) farthest(v float64) float64 { return max(r.most-v, v-r.least) }
+
+// Drift is how fast the second clock gains, as packets there and back tell: with it, what they take above the least of
+// their direction is least in sum. before is what it was found to be earlier, 0 at first: where packets leave several
+// drifts open, as when a queue fills all the time, the nearest to it counts. It needs packets of both directions.
+func Drift(there, back []Point, before float64) float64 {
+	if len(there) == 0 || len(back) == 0 {
+		return before
+	}
+	first, last := there[0].At, there[0].At
+	for _, some := range [][]Point{there, back} {
+		for _, p := range some {
+			first, last = min(first, p.At), max(last, p.At)
+		}
+	}
+	middle := (first + last) / 2
+	fastThere, fastBack := newEnvelope(there, middle), newEnvelope(back, middle)
+	// A hundredth of what a drift makes in the time decides where nothing else does.
+	cost := func(drift float64) float64 {
+		return fastThere.mean(drift) - fastThere.least(drift) + fastBack.mean(-drift) - fastBack.least(-drift) +
+			(last-first)/100*math.Abs(drift-before)
+	}
+	// It is convex: a straight line less the least of some, for each direction.
+	low, high := -MaxDrift, MaxDrift
+	for high-low > 1e-10 {
+		third := (high - low) / 3
+		if cost(low+third) <= cost(high-third) {
+			high -= third
+		} else {
+			low += third
+		}
+	}
+	return (low + high) / 2
+}

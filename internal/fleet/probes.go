@@ -40,6 +40,9 @@ type Probe struct {
 	There             *Delay   `json:"there,omitempty"`
 	Back              *Delay   `json:"back,omitempty"`
 	ClockErrorSeconds *float64 `json:"clock_error_seconds,omitempty"`
+	// AboveThere and AboveBack are by how much packets took longer than the fastest of the last minute in their direction.
+	AboveThere *Delay `json:"above_minimum_there,omitempty"`
+	AboveBack  *Delay `json:"above_minimum_back,omitempty"`
 	// Route has the addresses of the routers between the hosts, as model.Route writes them, and Hops is one more than their
 	// number: of a session that runs. RouteChanges is how often they were others in the window.
 	Route        string `json:"route,omitempty"`
@@ -92,6 +95,9 @@ var (
 		metric("outsight_probe_one_way_duration_seconds", "peer"): func(p *probeSums, d string) *model.Histogram {
 			return ofDirection(d, &p.there, &p.back)
 		},
+		metric("outsight_probe_above_minimum_duration_seconds", "peer"): func(p *probeSums, d string) *model.Histogram {
+			return ofDirection(d, &p.aboveThere, &p.aboveBack)
+		},
 	}
 	probeInterval = metric("outsight_probe_interval_seconds", "peer")
 	probeAnswered = metric("outsight_probe_answered", "peer")
@@ -109,7 +115,7 @@ func ofDirection[T any](direction string, there, back *T) *T {
 // probeSums are the sums of a session.
 type probeSums struct {
 	Probe
-	roundTrip, variation, there, back model.Histogram
+	roundTrip, variation, there, back, aboveThere, aboveBack model.Histogram
 }
 
 // quietHost is after how long without a frame it is not known any more what runs on a host.
@@ -183,6 +189,7 @@ func probesOf(of *frame.HostSpans, to time.Time) (all []Probe) {
 			p.JitterSeconds = &jitter
 		}
 		p.RoundTrip, p.There, p.Back = delayOf(&p.roundTrip), delayOf(&p.there), delayOf(&p.back)
+		p.AboveThere, p.AboveBack = delayOf(&p.aboveThere), delayOf(&p.aboveBack)
 		all = append(all, p.Probe)
 	}
 	slices.SortFunc(all, func(x, y Probe) int { return cmp.Or(cmp.Compare(x.To, y.To), cmp.Compare(x.DSCP, y.DSCP)) })
@@ -240,6 +247,10 @@ func (p *Probe) number(key, there, back string) (float64, bool) {
 		return delay(p.Back, p50)
 	case "probe_delay_" + back + "_p99":
 		return delay(p.Back, p99)
+	case "probe_above_minimum_" + there + "_p99":
+		return delay(p.AboveThere, p99)
+	case "probe_above_minimum_" + back + "_p99":
+		return delay(p.AboveBack, p99)
 	case "probe_jitter":
 		return known(p.JitterSeconds)
 	case "probe_loss_ratio":

@@ -16,6 +16,7 @@ func measured(peer string, n uint64, there, back time.Duration) model.ProbeSessi
 	}
 	return model.ProbeSession{Peer: peer, Interval: time.Second, Answered: true, Sent: n, Received: n - n/10, Lost: n / 10,
 		LostThere: n / 10, RoundTrip: of(there + back), Variation: of((there + back) / 10), There: of(there), Back: of(back),
+		AboveThere: of(there / 4), AboveBack: of(back / 4),
 		ClockError: time.Microsecond}
 }
 
@@ -47,6 +48,7 @@ func TestBetween(t *testing.T) {
 		{"a", "b", "probe_round_trip_p50", 4e-3}, {"b", "a", "probe_round_trip_p99", 4e-3},
 		{"a", "b", "probe_delay_there_p50", 1e-3}, {"b", "a", "probe_delay_there_p50", 3e-3},
 		{"a", "b", "probe_delay_back_p99", 3e-3}, {"b", "a", "probe_delay_back_p99", 1e-3},
+		{"a", "b", "probe_above_minimum_there_p99", 0.25e-3}, {"b", "a", "probe_above_minimum_there_p99", 0.75e-3},
 		{"a", "b", "probe_jitter", 0.4e-3}, {"b", "a", "probe_loss_ratio", 0.1},
 		{"a", "b", "probe_lost_there", 10}, {"b", "a", "probe_lost_there", 0},
 		{"a", "b", "probe_lost_back", 0}, {"b", "a", "probe_lost_back", 10},

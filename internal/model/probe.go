@@ -40,6 +40,9 @@ type ProbeSession struct {
 	// that is not known.
 	There, Back *Histogram
 	ClockError  time.Duration
+	// AboveThere and AboveBack are by how much packets took longer than the fastest of the last minute in the same direction,
+	// which needs no common clock.
+	AboveThere, AboveBack *Histogram
 	// Route is by which routers the packets go, nil before that is known; RouteChanges is how often they were others.
 	Route        Route
 	RouteChanges uint64
@@ -190,6 +193,14 @@ var probeRows = []Row[Snapshot]{
 			to.AddHistogram(s.There, there(s)...)
 			to.AddHistogram(s.Back, back(s)...)
 		})},
+	{Name: "outsight_probe_above_minimum_duration_seconds", OTel: "outsight.probe.above_minimum.duration", Unit: "s",
+		Kind: HistogramSeries,
+		Help: "By how much packets took longer than the fastest of the last minute in the same direction: queues on the way. " +
+			"The clocks of the two hosts are not in it",
+		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
+			to.AddHistogram(s.AboveThere, there(s)...)
+			to.AddHistogram(s.AboveBack, back(s)...)
+		})},
 	{Name: "outsight_probe_clock_error_seconds", OTel: "outsight.probe.clock_error", Unit: "s", Kind: Gauge,
 		Help: "Bound of how far the clocks of two hosts are apart, as both kernels estimate it; not there unless time " +
 			"daemons keep both",
@@ -233,6 +244,7 @@ var probeRows = []Row[Snapshot]{
 // the one. $match stands for the labels of the session; where the other host sends, there and back are exchanged.
 var ProbeNumbers = func() (all []Shown) {
 	const trip, way = "outsight_probe_round_trip_duration_seconds", "outsight_probe_one_way_duration_seconds"
+	const above = "outsight_probe_above_minimum_duration_seconds"
 	add := func(key, title, unit, meaning, query string, trouble bool) {
 		all = append(all, Shown{Number{Key: key, Title: title, Unit: unit, Group: GroupProbes, Formula: Derived,
 			Meaning: meaning, Query: query, Trouble: trouble}, query})
@@ -250,6 +262,9 @@ var ProbeNumbers = func() (all []Shown) {
 		more := `,direction="` + d.name + `"`
 		add("probe_delay_"+d.name+"_p50", "Delay of hosts "+d.name+" p50", "s", meaning, quantile("0.5", way, more), false)
 		add("probe_delay_"+d.name+"_p99", "Delay of hosts "+d.name+" p99", "s", meaning, quantile("0.99", way, more), false)
+		add("probe_above_minimum_"+d.name+"_p99", "Above the least of hosts "+d.name+" p99", "s",
+			"By how much measuring packets to the "+d.to+"’s host took longer than the fastest of the last minute",
+			quantile("0.99", above, more), false)
 	}
 	add("probe_jitter", "Jitter of hosts", "s", "By how much two consecutive round trips differ, on average",
 		"histogram_avg(sum(rate(outsight_probe_round_trip_variation_seconds{$match}[$window])))", false)

@@ -24,6 +24,7 @@ type tally struct {
 	// hopCount is how many hops the last packet took; 0 where that is not known. hopsChanged gets a value when it changes.
 	hopCount    int
 	hopsChanged chan struct{}
+	above       aboveLeast
 }
 
 func newTally() *tally { return &tally{hopsChanged: make(chan struct{}, 1)} }
@@ -174,6 +175,7 @@ func (t *tally) time(s *stamp.Sample) {
 		t.variation.Add(max(trip-t.last, t.last-trip))
 	}
 	t.last, t.hasLast = trip, true
+	t.above.add(s)
 	own, its := stamp.KernelClock(), s.Error
 	if !own.Synchronized || !its.Synchronized {
 		t.counts.ClockError = 0
@@ -202,7 +204,8 @@ func (t *tally) sample() model.ProbeSession {
 	for _, h := range []struct {
 		of *model.Histogram
 		to **model.Histogram
-	}{{&t.roundTrip, &s.RoundTrip}, {&t.variation, &s.Variation}, {&t.there, &s.There}, {&t.back, &s.Back}} {
+	}{{&t.roundTrip, &s.RoundTrip}, {&t.variation, &s.Variation}, {&t.there, &s.There}, {&t.back, &s.Back},
+		{&t.above.there, &s.AboveThere}, {&t.above.back, &s.AboveBack}} {
 		if h.of.Count > 0 {
 			*h.to = h.of.Clone()
 		}

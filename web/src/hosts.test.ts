@@ -55,7 +55,7 @@ it('says what was measured of the network to other hosts', () => {
   expect(probeText(probe({ lost: 100, loss_ratio: 1, answered: false }))).toEqual({ text: 'not answered', bad: true })
   const facts = probeFacts(probe({ interval_seconds: 0.1, round_trip: delay(1e-3), lost: 3, lost_there: 2, lost_back: 1, loss_ratio: 0.03, there: delay(4e-4), clock_error_seconds: 1e-5 }))
   expect(facts).toEqual([['Sent by', 'a, each 100 ms'], ['Round trip p50', '1.00 ms'], ['Round trip p99', '1.00 ms'], ['Lost', '3 of 100 (3.00 %)'], ['Lost there, back', '2, 1'], ['One way to b, p50', '400 µs ± 10.0 µs']])
-  expect(probeFacts(probe({ loss_ratio: undefined, interval_seconds: 1, route: '192.0.2.1 192.0.2.2', route_changes: 2 }))).toEqual([['Sent by', 'a, each 1.00 s'], ['Route to b', '192.0.2.1 → 192.0.2.2'], ['Route changes', '2']])
+  expect(probeFacts(probe({ loss_ratio: undefined, interval_seconds: 1, above_minimum_there: delay(2e-3), above_minimum_back: delay(3e-6), route: '192.0.2.1 192.0.2.2', route_changes: 2 }))).toEqual([['Sent by', 'a, each 1.00 s'], ['Above the least to b, p99', '2.00 ms'], ['Above the least to a, p99', '3.00 µs'], ['Route to b', '192.0.2.1 → 192.0.2.2'], ['Route changes', '2']])
   expect(probeFacts(probe({ running: false, loss_ratio: undefined }))).toEqual([['Sent by', 'a, ended']])
   expect(probeText(probe({ sent: 0, loss_ratio: undefined, answered: false }))).toEqual({ text: 'begins', bad: false })
 })

@@ -101,6 +101,8 @@ export function probeFacts(p: Probe): [name: string, text: string][] {
     ['Lost there, back', p.lost > 0 ? `${format(p.lost_there, '')}, ${format(p.lost_back, '')}` : undefined],
     [`One way to ${p.to}, p50`, p.there && `${duration(p.there.p50)} ± ${duration(p.clock_error_seconds)}`],
     [`One way to ${p.from}, p50`, p.back && `${duration(p.back.p50)} ± ${duration(p.clock_error_seconds)}`],
+    [`Above the least to ${p.to}, p99`, p.above_minimum_there && duration(p.above_minimum_there.p99)],
+    [`Above the least to ${p.from}, p99`, p.above_minimum_back && duration(p.above_minimum_back.p99)],
     [`Route to ${p.to}`, p.route && routeText(p.route)],
     ['Route changes', p.route_changes > 0 ? format(p.route_changes, '') : undefined],
   ]

@@ -316,6 +316,8 @@ export interface Probe {
   there?: Delay
   back?: Delay
   clock_error_seconds?: number
+  above_minimum_there?: Delay
+  above_minimum_back?: Delay
   /** The routers between the hosts, with blanks between them: * is one that does not answer; direct is none. */
   route?: string
   hops?: number
