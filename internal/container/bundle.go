@@ -24,6 +24,7 @@ type bundles struct{ tasks, storage []string }
 // bundle is the part of an OCI config.json that matters here.
 type bundle struct {
 	Annotations map[string]string `json:"annotations"`
+	Mounts      []bundleMount     `json:"mounts"`
 }
 
 // describe looks for the container in all known directories. What is found nowhere has an empty
@@ -71,7 +72,7 @@ func (b bundles) feature() model.Feature {
 
 // describeTask reads a bundle of containerd.
 func describeTask(name, namespace string) (description, error) {
-	annotations, err := readBundle(name)
+	annotations, volumes, err := readBundle(name)
 	if err != nil {
 		return description{}, err
 	}
@@ -84,6 +85,7 @@ func describeTask(name, namespace string) (description, error) {
 		name:         first(annotations, cri+"container-name", "nerdctl/name"),
 		image:        first(annotations, cri+"image-name", cri+"sandbox-image-name"),
 		labels:       annotations,
+		volumes:      volumes,
 		podName:      annotations[cri+"sandbox-name"],
 		podNamespace: annotations[cri+"sandbox-namespace"],
 		podUID:       annotations[cri+"sandbox-uid"],
@@ -100,18 +102,19 @@ const sandboxName = "POD"
 
 // describeStorage reads what CRI-O and Podman keep of a container.
 func describeStorage(root, id string) (description, error) {
-	annotations, err := readBundle(filepath.Join(root, id, "userdata/config.json"))
+	annotations, volumes, err := readBundle(filepath.Join(root, id, "userdata/config.json"))
 	if err != nil {
 		return description{}, err
 	}
 	if annotations["io.container.manager"] == "libpod" {
-		return describePodman(root, id, annotations)
+		return describePodman(root, id, annotations, volumes)
 	}
 	const crio = "io.kubernetes.cri-o."
 	d := description{
 		runtime: model.CRIO,
 		image:   first(annotations, crio+"ImageName", crio+"Image"),
 		labels:  annotations,
+		volumes: volumes,
 	}
 	d = d.withPodLabels()
 	d.podContainer, d.byRuntime = "", true
@@ -128,8 +131,8 @@ func describeStorage(root, id string) (description, error) {
 }
 
 // describePodman takes the name from the list of the storage, since the bundle does not have it.
-func describePodman(root, id string, annotations map[string]string) (description, error) {
-	d := description{runtime: model.Podman, labels: annotations}
+func describePodman(root, id string, annotations map[string]string, volumes []string) (description, error) {
+	d := description{runtime: model.Podman, labels: annotations, volumes: volumes}
 	for _, name := range []string{"containers.json", "volatile-containers.json"} {
 		var list []struct {
 			ID       string   `json:"id"`
@@ -161,12 +164,12 @@ func describePodman(root, id string, annotations map[string]string) (description
 	return d, nil
 }
 
-func readBundle(name string) (map[string]string, error) {
+func readBundle(name string) (annotations map[string]string, volumes []string, err error) {
 	var b bundle
 	if err := readJSON(name, &b); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return nonNil(b.Annotations), nil
+	return nonNil(b.Annotations), bundleVolumes(b.Mounts), nil
 }
 
 func readJSON(name string, into any) error {

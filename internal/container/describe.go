@@ -13,6 +13,7 @@ type description struct {
 	runtime                       model.Runtime
 	name, image                   string
 	labels                        map[string]string
+	volumes                       []string // what it has of its host, for people; known where labels are
 	podName, podNamespace, podUID string
 	// podContainer is what the container is called in its pod; it goes over name.
 	podContainer string
@@ -106,6 +107,10 @@ func (r *Registry) describe(id string, d description) bool {
 		m.described = m.described || d.name != ""
 		before := *c
 		d.apply(c)
+		if d.labels != nil {
+			m.placement = d.placement()
+			c.Placement = m.placement
+		}
 		r.applyPod(m, c)
 		return !same(&before, c)
 	})
@@ -115,7 +120,8 @@ func (r *Registry) describe(id string, d description) bool {
 func same(a, b *model.Container) bool {
 	return a.Name == b.Name && a.Image == b.Image && a.Runtime == b.Runtime && a.PodName == b.PodName &&
 		a.PodNamespace == b.PodNamespace &&
-		a.PodUID == b.PodUID && a.Workload == b.Workload && a.WorkloadKind == b.WorkloadKind && maps.Equal(a.Labels, b.Labels)
+		a.PodUID == b.PodUID && a.Workload == b.Workload && a.WorkloadKind == b.WorkloadKind &&
+		a.Placement == b.Placement && maps.Equal(a.Labels, b.Labels)
 }
 
 // runDescribe looks at the files of the runtimes first, which are there before the container

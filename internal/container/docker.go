@@ -64,7 +64,11 @@ type dockerSummary struct {
 	Names  []string
 	Image  string
 	Labels map[string]string
+	Mounts []dockerMount
 }
+
+// dockerMount is what a container has of its host. A driver other than local keeps its data elsewhere.
+type dockerMount struct{ Type, Name, Source, Destination, Driver string }
 
 // dockerDetails is the answer of /containers/{id}/json.
 type dockerDetails struct {
@@ -78,6 +82,7 @@ type dockerDetails struct {
 		Image  string
 		Labels map[string]string
 	}
+	Mounts []dockerMount
 }
 
 // dockerMessage is a message of /events. Network messages name the container in Attributes.

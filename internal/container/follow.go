@@ -124,7 +124,8 @@ func (r *Registry) askDocker(ctx context.Context, id string) error {
 }
 
 func (r *Registry) describeSummary(s dockerSummary) bool {
-	d := description{runtime: model.Docker, image: s.Image, labels: nonNil(s.Labels)}
+	d := description{runtime: model.Docker, image: s.Image, labels: nonNil(s.Labels),
+		volumes: dockerVolumes(s.Mounts)}
 	for _, name := range s.Names {
 		// Names of links hold a second slash ("/other/alias").
 		if name = strings.TrimPrefix(name, "/"); name != "" && !strings.Contains(name, "/") {
@@ -141,6 +142,7 @@ func (r *Registry) describeDetails(details dockerDetails) {
 		name:    strings.TrimPrefix(details.Name, "/"),
 		image:   details.Config.Image,
 		labels:  nonNil(details.Config.Labels),
+		volumes: dockerVolumes(details.Mounts),
 	}.withPodLabels())
 	if details.State.Pid == 0 {
 		return

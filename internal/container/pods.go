@@ -56,6 +56,9 @@ func (r *Registry) applyPod(m *member, c *model.Container) bool {
 	if p.Workload != "" && (c.Workload != p.Workload || c.WorkloadKind != p.WorkloadKind) {
 		c.Workload, c.WorkloadKind, changed = p.Workload, p.WorkloadKind, true
 	}
+	if all := model.JoinPlacements(m.placement, p.Placement); c.Placement != all {
+		c.Placement, changed = all, true
+	}
 	m.described = m.described || p.Container != ""
 	return changed
 }

@@ -73,6 +73,8 @@ type member struct {
 	collected bool
 	// described is true once a runtime has given the name, inspected once Docker has given the pid.
 	described, inspected bool
+	// placement is what the runtime says of where it may run; what its pod says comes behind it.
+	placement string
 	// due is when the network namespace is to be read next, probes how often it was.
 	due    time.Time
 	probes int

@@ -55,6 +55,8 @@ const (
 	ContainerWorkload
 	ContainerWorkloadKind
 	ContainerStarted // milliseconds since 1970
+	// ContainerPlacement is a model.PlacementText.
+	ContainerPlacement
 )
 
 // Attributes of Edges.
@@ -240,7 +242,7 @@ func newSchema() (all [NumTables]TableInfo) {
 	all[Hosts] = TableInfo{Name: "hosts", Attributes: text("kernel", "cgroup_layout")}
 	all[Containers] = TableInfo{Name: "containers", Attributes: lasts(Containers, append(
 		text("id", "name", "image", "runtime", "namespace", "pod", "pod_uid", "workload", "workload_kind"),
-		AttributeInfo{Name: "started", Kind: Instant})...)}
+		AttributeInfo{Name: "started", Kind: Instant}, AttributeInfo{Name: "placement", Kind: Text})...)}
 	all[Edges] = TableInfo{Name: "edges", Attributes: lasts(Edges,
 		AttributeInfo{Name: "side"}, AttributeInfo{Name: "transport"},
 		AttributeInfo{Name: "client", Kind: Reference, Of: Containers},

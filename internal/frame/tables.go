@@ -243,6 +243,7 @@ func (b *Builder) fillContainer(d *draft, sample *model.ContainerSample, at int)
 		d.text(&b.texts, ContainerKey+Attribute(i), text)
 	}
 	set(ContainerStarted, millis(c.Started))
+	d.text(&b.texts, ContainerPlacement, c.Placement)
 	fillColumns(d, model.ContainerRows, sample)
 }
 
@@ -360,7 +361,8 @@ func (b *Builder) summed(d *draft, t TableID, id uint32) {
 	}
 	switch t {
 	case Containers:
-		for _, a := range []Attribute{ContainerKey, ContainerImage, ContainerPod, ContainerPodUID, ContainerStarted} {
+		for _, a := range []Attribute{ContainerKey, ContainerImage, ContainerPod, ContainerPodUID, ContainerStarted,
+			ContainerPlacement} {
 			set(a, 0)
 		}
 	case Edges:

@@ -26,7 +26,8 @@ func (c *Cluster) Identify(containerID, podUID string) (model.PodIdentity, bool)
 	}
 	workload := c.owners.workload(known.pod.pod)
 	return model.PodIdentity{Namespace: known.pod.namespace, Pod: known.pod.name, Container: known.name,
-		Workload: workload.name, WorkloadKind: workload.kind}, true
+		Workload: workload.name, WorkloadKind: workload.kind,
+		Placement: known.pod.placement}, true
 }
 
 // Pods is the number of pods that exist and are known.

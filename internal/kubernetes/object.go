@@ -17,10 +17,8 @@ type metadata struct {
 	UID             string    `json:"uid"`
 	ResourceVersion string    `json:"resourceVersion"`
 	Created         time.Time `json:"creationTimestamp"`
-	Labels          struct {
-		TemplateHash string `json:"pod-template-hash"`
-		Service      string `json:"kubernetes.io/service-name"`
-	} `json:"labels"`
+	// Labels are all of them: selectors may name any.
+	Labels      map[string]string `json:"labels"`
 	Annotations struct {
 		ConfigHash string `json:"kubernetes.io/config.hash"`
 		Mirror     string `json:"kubernetes.io/config.mirror"`
@@ -75,6 +73,7 @@ type podObject struct {
 		NodeName    string          `json:"nodeName"`
 		HostNetwork bool            `json:"hostNetwork"`
 		Containers  []containerSpec `json:"containers"`
+		placementSpec
 	} `json:"spec"`
 	Status struct {
 		Phase     string            `json:"phase"`
@@ -135,6 +134,8 @@ type pod struct {
 	regular string
 	// serving are ports that containers declare on the pod's addresses, hostPorts those on its node's.
 	serving, hostPorts []endpoint
+	// placement is a model.PlacementText.
+	placement string
 }
 
 // podContainer is a run of a container. A container that is restarted has another id.
@@ -148,7 +149,7 @@ func decodePod(text []byte) (*pod, metadata, error) {
 		return nil, o.Metadata, fmt.Errorf("reading a pod: %w", err)
 	}
 	m := &o.Metadata
-	p := &pod{uid: m.UID, namespace: m.Namespace, name: m.Name, node: o.Spec.NodeName, templateHash: m.Labels.TemplateHash,
+	p := &pod{uid: m.UID, namespace: m.Namespace, name: m.Name, node: o.Spec.NodeName, templateHash: m.Labels["pod-template-hash"],
 		owner: m.owner(), hostNetwork: o.Spec.HostNetwork, ended: o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed"}
 	if p.uid == "" {
 		return nil, o.Metadata, fmt.Errorf("reading a pod: %q has no uid", m.Name)
@@ -160,6 +161,7 @@ func decodePod(text []byte) (*pod, metadata, error) {
 	if p.began = o.Status.StartTime; p.began.IsZero() {
 		p.began = m.Created
 	}
+	p.placement = o.Spec.text(m)
 	p.addresses = addresses(o.Status.PodIP, o.Status.PodIPs)
 	p.nodeAddress = addresses(o.Status.HostIP, o.Status.HostIPs)
 	for _, list := range [][]containerStatus{o.Status.Regular, o.Status.Init, o.Status.Ephemeral} {
@@ -325,8 +327,8 @@ func decodeSlice(text []byte) (*slice, metadata, error) {
 		return nil, o.Metadata, fmt.Errorf("reading an endpoint slice: %w", err)
 	}
 	s := &slice{lifetime: lifetime{began: o.Metadata.Created}, namespace: o.Metadata.Namespace, name: o.Metadata.Name}
-	if o.Metadata.Labels.Service != "" {
-		s.service = s.namespace + "/" + o.Metadata.Labels.Service
+	if name := o.Metadata.Labels["kubernetes.io/service-name"]; name != "" {
+		s.service = s.namespace + "/" + name
 	}
 	for _, e := range o.Endpoints {
 		// All addresses of an endpoint are fungible; the first one is used.

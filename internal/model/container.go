@@ -49,6 +49,8 @@ type Container struct {
 	// Workload is what people deployed that the pod belongs to, WorkloadKind what that is
 	// ("Deployment"); empty where that is not known.
 	Workload, WorkloadKind string
+	// Placement is what is known of where it may run, as PlacementText writes it; empty for nothing.
+	Placement string
 	// CgroupPath is relative to the hierarchy's root and starts with a slash.
 	CgroupPath string
 	Cgroup     CgroupID
@@ -69,7 +71,11 @@ type Container struct {
 func (c *Container) Named() bool { return c.Name != "" && !strings.HasPrefix(c.ID, c.Name) }
 
 // PodIdentity is what Kubernetes calls a container. Fields that are not known are empty.
-type PodIdentity struct{ Namespace, Pod, Container, Workload, WorkloadKind string }
+type PodIdentity struct {
+	Namespace, Pod, Container, Workload, WorkloadKind string
+	// Placement is what the pod says of where it may run, as PlacementText writes it.
+	Placement string
+}
 
 // Host is what an agent watches.
 type Host struct {
