@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -17,8 +18,9 @@ type placeOptions struct {
 	remote  remoteFlags
 	output  string
 	presets map[string]*bool
-	// weights are changes of the preset's, the others rules.
-	weights, together, apart, on, notOn, stay []string
+	// weights are changes of the preset's, said are rules by their names.
+	weights []string
+	said    map[string]*[]string
 	// move are steps that were chosen.
 	move     []string
 	rules    string
@@ -30,7 +32,7 @@ type placeOptions struct {
 
 func newPlace() *cobra.Command {
 	o := placeOptions{remote: remoteFlags{outputs: append([]string{"text", "json"}, place.Manifests...)},
-		presets: map[string]*bool{}}
+		presets: map[string]*bool{}, said: map[string]*[]string{}}
 	c := &cobra.Command{
 		Use:   "place",
 		Short: "Where containers would better run, and the moves that lead there",
@@ -41,6 +43,7 @@ peaks. The answer is a list of moves, those that gain most first. Nothing is mov
   outsight place --server http://127.0.0.1:8470 --fewest-hosts --apart 'shop/db-*' --stay legacy
   outsight place --server http://127.0.0.1:8470 --least-traffic --moves 3 --output kubernetes > patches.yaml
   outsight place --server http://127.0.0.1:8470 --rules rules.yaml --weight traffic=2 --weight moves=0
+  outsight place --server http://127.0.0.1:8470 --require db=disk=ssd --host-label host-2=disk=ssd --movable db
   outsight place --server http://127.0.0.1:8470 --move cart=host-2 --move db=host-1`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			query, err := o.query()
@@ -70,14 +73,21 @@ peaks. The answer is a list of moves, those that gain most first. Nothing is mov
 	}
 	flags.StringArrayVar(&o.weights, "weight", nil,
 		"weight to change, as in traffic=1: traffic, requests, hosts, balance, energy or moves; may be repeated")
-	flags.StringArrayVar(&o.together, "together", nil, "containers on one host, as in a,b; may be repeated")
-	flags.StringArrayVar(&o.apart, "apart", nil, "containers on a host each, as in a,b or db-*; may be repeated")
-	flags.StringArrayVar(&o.on, "on", nil, "hosts that a container may be on, as in db=host-1,host-2; may be repeated")
-	flags.StringArrayVar(&o.notOn, "not-on", nil, "hosts that a container may not be on, as in db=host-1; may be repeated")
-	flags.StringArrayVar(&o.stay, "stay", nil, "container that does not move; may be repeated")
+	for name, what := range map[string]string{
+		"together":   "containers on one host, as in a,b",
+		"apart":      "containers on a host each, as in a,b or db-*",
+		"on":         "hosts that a container may be on, as in db=host-1,host-2",
+		"not-on":     "hosts that a container may not be on, as in db=host-1",
+		"require":    "labels that the host of a container has to have, as in db=disk=ssd or 'db=zone in (a,b)'",
+		"host-label": "label that a host has besides those that are seen, as in host-1=disk=ssd",
+		"stay":       "container that does not move",
+		"movable":    "container that may move although it has a volume or a bind mount",
+	} {
+		o.said[strings.ReplaceAll(name, "-", "_")] = flags.StringArray(name, nil, what+"; may be repeated")
+	}
 	flags.StringArrayVar(&o.move, "move", nil, "step to measure instead of a search, as in cart=host-2, or cart=host-2,db=host-1 "+
 		"at once; may be repeated")
-	flags.StringVar(&o.rules, "rules", "", "file with rules in YAML: together, apart, on, not_on and stay")
+	flags.StringVar(&o.rules, "rules", "", "file with rules in YAML: together, apart, on, not_on, require, host_labels, stay and movable")
 	flags.IntVar(&o.moves, "moves", 0, "most steps (default: all that gain)")
 	flags.Float64Var(&o.headroom, "headroom", place.DefaultHeadroom, "share of each host that is left free, 0 to 0.9")
 	flags.Uint64Var(&o.seed, "seed", 0, "beginning of the search; with the same one the answer is the same")
@@ -105,13 +115,15 @@ func (o *placeOptions) query() (url.Values, error) {
 	if _, err := place.ParseWeights(preset, o.weights); err != nil {
 		return nil, usagef("%v", err)
 	}
-	if _, err := place.ParseRules(o.together, o.apart, o.on, o.notOn, o.stay); err != nil {
-		return nil, usagef("%v", err)
-	}
-	query := url.Values{"format": {o.output}, "preset": {preset}, "weight": o.weights, "together": o.together,
-		"apart": o.apart, "on": o.on, "not_on": o.notOn, "stay": o.stay, "move": o.move, "pod_label": {o.label},
+	query := url.Values{"format": {o.output}, "preset": {preset}, "weight": o.weights, "move": o.move, "pod_label": {o.label},
 		"moves": {strconv.Itoa(o.moves)}, "headroom": {strconv.FormatFloat(o.headroom, 'g', -1, 64)},
 		"seed": {strconv.FormatUint(o.seed, 10)}}
+	for name, texts := range o.said {
+		query[name] = *texts
+	}
+	if _, err := place.ParseRules(query); err != nil {
+		return nil, usagef("%v", err)
+	}
 	return query, nil
 }
 

@@ -56,10 +56,11 @@ type placed struct {
 }
 
 // place answers GET and POST /api/outsight/place: from and to as everywhere; preset=least-traffic, fewest-hosts,
-// lowest-latency or lowest-energy; weight=traffic=1, which may be repeated; together=a,b, apart=a,b, on=a=host, not_on=a=host
-// and stay=a, which may be repeated; move=a=host for what somebody chose instead of a search, one for each step; moves=N at most (all), headroom=0 to 0.9 (0.1), seed=N; format=json, text, kubernetes,
-// compose or network-aware (json); pod_label=app. POST has more rules in its body, in YAML or JSON, and the list move. It
-// changes nothing.
+// lowest-latency or lowest-energy; weight=traffic=1, which may be repeated; together=a,b, apart=a,b, on=a=host, not_on=a=host,
+// require=a=disk=ssd, host_label=host=disk=ssd, stay=a and movable=a, which may be repeated; move=a=host for what somebody
+// chose instead of a search, one for each step; moves=N at most (all), headroom=0 to 0.9 (0.1), seed=N; format=json, text,
+// kubernetes, compose or network-aware (json); pod_label=app. POST has more rules in its body, in YAML or JSON, and the
+// list move. It changes nothing.
 func (s *server) place(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.windowOf(r, windowBounds{defaultFrom, minWindow, maxWindow, maxPlaceQuery})
 	if err != nil {
@@ -130,7 +131,7 @@ func placedOf(r *http.Request) (asked placed, err error) {
 	if asked.Weights, err = place.ParseWeights(query.Get("preset"), query["weight"]); err != nil {
 		return asked, badRequest("%w", err)
 	}
-	asked.rules, err = place.ParseRules(query["together"], query["apart"], query["on"], query["not_on"], query["stay"])
+	asked.rules, err = place.ParseRules(query)
 	if err != nil {
 		return asked, badRequest("%w", err)
 	}

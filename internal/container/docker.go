@@ -30,7 +30,7 @@ const (
 
 var errNoSuchContainer = errors.New("no such container")
 
-// docker is a client for the three endpoints of the Engine API that are needed here.
+// docker is a client for the endpoints of the Engine API that are needed here.
 type docker struct {
 	socket string
 	http   *http.Client
@@ -85,6 +85,9 @@ type dockerDetails struct {
 	Mounts []dockerMount
 }
 
+// dockerInfo is the answer of /info: the labels of the host that the daemon was started with.
+type dockerInfo struct{ Labels []string }
+
 // dockerMessage is a message of /events. Network messages name the container in Attributes.
 type dockerMessage struct {
 	Type, Action string
@@ -116,6 +119,10 @@ func (d *docker) list(ctx context.Context, id string) ([]dockerSummary, error) {
 func (d *docker) details(ctx context.Context, id string) (dockerDetails, error) {
 	var details dockerDetails
 	return details, d.get(ctx, "/containers/"+url.PathEscape(id)+"/json", nil, &details)
+}
+
+func (d *docker) info(ctx context.Context) (info dockerInfo, err error) {
+	return info, d.get(ctx, "/info", nil, &info)
 }
 
 // watch reads events until the stream ends, which is always an error. connected is called once

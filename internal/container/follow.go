@@ -56,6 +56,7 @@ func (r *Registry) listDocker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.describeHost(ctx)
 	for _, s := range list {
 		if !r.describeSummary(s) {
 			r.o.Logger.Debug("docker runs a container whose group was not found", "container", s.ID)
@@ -164,4 +165,23 @@ func nonNil(labels map[string]string) map[string]string {
 		return map[string]string{}
 	}
 	return labels
+}
+
+// describeHost takes the labels that Docker has for this host; without them its containers are described all the same.
+func (r *Registry) describeHost(ctx context.Context) {
+	info, err := r.docker.info(ctx)
+	if err != nil {
+		r.o.Logger.Debug("the labels of the host are not known", "error", err)
+		return
+	}
+	var all []model.Label
+	for _, label := range info.Labels {
+		all = append(all, model.Label{Name: model.PlaceHostLabel, Value: model.Printable(label, maxVolume)})
+	}
+	text := model.PlacementText(all)
+	r.update(model.HostContainerID, func(_ *member, c *model.Container) bool {
+		changed := c.Placement != text
+		c.Placement = text
+		return changed
+	})
 }

@@ -69,6 +69,9 @@ func (c *compiled) impossible() error {
 		for h := range c.Hosts {
 			possible = possible || empty.room(n, h, -1)
 		}
+		if u := &c.units[n]; u.allowed != nil && count(u.allowed) == 0 {
+			return &Infeasible{fmt.Sprintf("no host may have %s: %s", c.name(n), c.rulesOf(u))}
+		}
 		if !possible {
 			return &Infeasible{fmt.Sprintf("no host may have %s and has room for its %.1f cores and %.1f GiB", c.name(n),
 				c.units[n].peak, c.units[n].memory/(1<<30))}
@@ -87,6 +90,21 @@ func (c *compiled) impossible() error {
 		}
 	}
 	return nil
+}
+
+// rulesOf are the rules for where a unit may be, in words.
+func (c *compiled) rulesOf(u *unit) string {
+	var all []string
+	for _, i := range u.containers {
+		rules := c.Containers[i].Rules
+		if pinned := c.Containers[i].Pinned; pinned != "" {
+			rules = append(rules[:len(rules):len(rules)], fmt.Sprintf("%s, on %s", pinned, c.Hosts[c.Containers[i].Host].Name))
+		}
+		if len(rules) > 0 {
+			all = append(all, fmt.Sprintf("%q %s", c.Containers[i].Name, strings.Join(rules, " and ")))
+		}
+	}
+	return strings.Join(all[:min(len(all), 5)], "; ")
 }
 
 // name is what people call the containers of a unit.

@@ -27,6 +27,7 @@ const leastSeconds = 1e-4
 func FromFrames(w *frame.Window, g *graph.Graph, hosts []fleet.Host, peaks *Peaks) *Problem {
 	p := &Problem{}
 	hostOf := map[string]int{}
+	sharesNetwork, seen := hostNetworked(w), placementsOf(w)
 	watts, busy := fleet.PowerOf(w), map[string]float64{}
 	for _, n := range g.Nodes {
 		if n.Usage != nil {
@@ -40,10 +41,14 @@ func FromFrames(w *frame.Window, g *graph.Graph, hosts []fleet.Host, peaks *Peak
 			if used := busy[h.Name]; used > 0 {
 				host.IdleWatts, host.WattsPerCore = watts[h.Name].Idle, watts[h.Name].Work/used
 			}
+			for _, l := range seen[[2]string{h.Name, model.HostContainerID}] {
+				if l.Name == model.PlaceHostLabel {
+					host.label([]string{l.Value})
+				}
+			}
 			p.Hosts = append(p.Hosts, host)
 		}
 	}
-	sharesNetwork := hostNetworked(w)
 	of, pods := map[string]int{}, map[[3]string]int{}
 	for _, n := range g.Nodes {
 		host, known := hostOf[n.Host]
@@ -54,6 +59,7 @@ func FromFrames(w *frame.Window, g *graph.Graph, hosts []fleet.Host, peaks *Peak
 		if c.Pinned == "" && sharesNetwork[[2]string{n.Host, n.SeriesID}] {
 			c.Pinned = onHostNetwork
 		}
+		c.seen = seen[[2]string{n.Host, n.SeriesID}]
 		pod := [3]string{n.Host, n.PodNamespace, n.PodName}
 		if at, ok := pods[pod]; ok && n.PodName != "" {
 			p.Containers[at].join(c)
@@ -115,6 +121,11 @@ func (c *Container) join(other Container) {
 	c.Memory.Peak += other.Memory.Peak
 	c.Pinned = cmp.Or(c.Pinned, other.Pinned)
 	c.OfHost = c.OfHost && other.OfHost
+	for _, l := range other.seen {
+		if !slices.Contains(c.seen, l) {
+			c.seen = append(c.seen[:len(c.seen):len(c.seen)], l)
+		}
+	}
 }
 
 func trafficOf(a, b int, s *graph.Side) Traffic {

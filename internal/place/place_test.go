@@ -205,8 +205,8 @@ func TestTryTellsWhatItBreaks(t *testing.T) {
 func TestRulesAreKept(t *testing.T) {
 	for seed := range uint64(20) {
 		p := Random(60, 6, seed)
-		rules, err := ParseRules([]string{"app0-0,app1-0"}, []string{"app2-*"}, []string{"app3-*=host-1,host-2"},
-			[]string{"app4-0=host-3"}, []string{"app5-1"})
+		rules, err := ParseRules(map[string][]string{"together": {"app0-0,app1-0"}, "apart": {"app2-*"},
+			"on": {"app3-*=host-1,host-2"}, "not_on": {"app4-0=host-3"}, "stay": {"app5-1"}})
 		if err != nil {
 			t.Fatal(err)
 		}

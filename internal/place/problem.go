@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"outsight/internal/model"
 )
 
 // Bounds of a problem.
@@ -29,6 +31,8 @@ type Host struct {
 	// IdleWatts are what it takes with nothing to do, WattsPerCore what a busy core takes besides; 0 where no meter tells.
 	IdleWatts    float64 `json:"idle_watts,omitempty"`
 	WattsPerCore float64 `json:"watts_per_core,omitempty"`
+	// Labels are those that Docker has for it, and that rules tell; nil where none are known.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Container is what is placed.
@@ -48,6 +52,10 @@ type Container struct {
 	Pinned string `json:"pinned,omitempty"`
 	// OfHost says that it belongs to its host: a host that runs only such is not in use.
 	OfHost bool `json:"of_host,omitempty"`
+	// Rules are those that it has to keep besides, in words, as "requires the host labels disk=ssd".
+	Rules []string `json:"rules,omitempty"`
+	// seen is what is known of where it may run.
+	seen []model.Label
 }
 
 // Traffic is between two containers, both ways, per second.
@@ -72,6 +80,9 @@ type Problem struct {
 	Allowed [][]bool
 	// Replicas are containers that are interchangeable. Their use and their traffic are what they have on average.
 	Replicas [][]int
+	// restrictions say why a container may not be everywhere, by its index; apartRules why those of Apart are apart.
+	restrictions [][]restriction
+	apartRules   []string
 }
 
 // check refuses what is no problem.

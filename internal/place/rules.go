@@ -16,8 +16,13 @@ type Rules struct {
 	// On are the hosts that a container may be on, NotOn those that it may not be on.
 	On    map[string][]string `json:"on,omitempty" yaml:"on"`
 	NotOn map[string][]string `json:"not_on,omitempty" yaml:"not_on"`
-	// Stay do not move.
-	Stay []string `json:"stay,omitempty" yaml:"stay"`
+	// Require are labels that the host of a container has to have, as "disk=ssd,zone in (a,b)"; HostLabels are labels of
+	// hosts, as "disk=ssd", besides those that are seen.
+	Require    map[string][]string `json:"require,omitempty" yaml:"require"`
+	HostLabels map[string][]string `json:"host_labels,omitempty" yaml:"host_labels"`
+	// Stay do not move. Movable may, although they have volumes or bind mounts.
+	Stay    []string `json:"stay,omitempty" yaml:"stay"`
+	Movable []string `json:"movable,omitempty" yaml:"movable"`
 }
 
 // Named reports whether a container is called so.
@@ -38,21 +43,18 @@ func (c *Container) Named(pattern string) bool {
 	return false
 }
 
-// Apply adds rules to the problem. It fails where a name fits nothing.
+// Apply adds rules to the problem: those of a user, and those that containers have with them. It fails where a name fits
+// nothing.
 func (p *Problem) Apply(r Rules) error {
-	for _, names := range r.Together {
-		some, err := p.containersNamed(names...)
-		if err != nil {
-			return err
-		}
-		p.Together = append(p.Together, some)
+	if err := p.labelHosts(r.HostLabels); err != nil {
+		return err
 	}
-	for _, names := range r.Apart {
+	for k, names := range slices.Concat(r.Together, r.Apart) {
 		some, err := p.containersNamed(names...)
 		if err != nil {
 			return err
 		}
-		p.Apart = append(p.Apart, some)
+		p.group(k < len(r.Together), some, strings.Join(names, ", "))
 	}
 	for _, name := range r.Stay {
 		some, err := p.containersNamed(name)
@@ -73,6 +75,22 @@ func (p *Problem) Apply(r Rules) error {
 			return err
 		}
 	}
+	for name, texts := range sorted(r.Require) {
+		some, err := p.containersNamed(name)
+		if err != nil {
+			return err
+		}
+		for _, text := range texts {
+			if err := p.require(some, text, false); err != nil {
+				return err
+			}
+		}
+	}
+	movable, err := p.containersNamed(r.Movable...)
+	if err != nil {
+		return err
+	}
+	p.see(movable)
 	p.splitReplicas()
 	return nil
 }
@@ -157,15 +175,15 @@ func (p *Problem) restrict(name string, hosts []string, on bool) error {
 			return fmt.Errorf("a rule names host %q, and there is none", pattern)
 		}
 	}
-	if p.Allowed == nil {
-		p.Allowed = make([][]bool, len(p.Containers))
+	rule := "is to be on " + strings.Join(hosts, " or ") + " by a rule"
+	if !on {
+		rule = "is not to be on " + strings.Join(hosts, " or ") + " by a rule"
+	}
+	for h := range named {
+		named[h] = named[h] == on
 	}
 	for _, i := range some {
-		allowed := make([]bool, len(p.Hosts))
-		for h := range allowed {
-			allowed[h] = named[h] == on && (p.Allowed[i] == nil || p.Allowed[i][h])
-		}
-		p.Allowed[i] = allowed
+		p.limit(i, named, rule)
 	}
 	return nil
 }
@@ -205,32 +223,42 @@ func (p *Problem) splitReplicas() {
 	p.Replicas = slices.DeleteFunc(split, func(some []int) bool { return len(some) < 2 })
 }
 
-// ParseRules reads flags: together and apart "a,b", on and notOn "a=host-1,host-2".
-func ParseRules(together, apart, on, notOn, stay []string) (r Rules, err error) {
-	for _, text := range together {
+// ParseRules reads flags or a query by the names of Rules' JSON: together and apart "a,b", on and not_on
+// "a=host-1,host-2", require "a=disk=ssd", host_label "host-1=disk=ssd", stay and movable "a".
+func ParseRules(of map[string][]string) (r Rules, err error) {
+	for _, text := range of["together"] {
 		r.Together = append(r.Together, strings.Split(text, ","))
 	}
-	for _, text := range apart {
+	for _, text := range of["apart"] {
 		r.Apart = append(r.Apart, strings.Split(text, ","))
 	}
-	if r.On, err = parseOn(on); err != nil {
-		return r, err
-	}
-	r.NotOn, err = parseOn(notOn)
-	r.Stay = stay
-	return r, err
-}
-
-func parseOn(texts []string) (map[string][]string, error) {
-	of := map[string][]string{}
-	for _, text := range texts {
-		name, hosts, ok := strings.Cut(text, "=")
-		if !ok || name == "" || hosts == "" {
-			return nil, fmt.Errorf("rule %q, want a container and hosts as in cart=host-1,host-2", text)
+	r.Stay, r.Movable = of["stay"], of["movable"]
+	for _, each := range []struct {
+		name string
+		into *map[string][]string
+		list bool // of hosts
+	}{{"on", &r.On, true}, {"not_on", &r.NotOn, true}, {"require", &r.Require, false}, {"host_label", &r.HostLabels, false}} {
+		*each.into = map[string][]string{}
+		for _, text := range of[each.name] {
+			name, value, ok := strings.Cut(text, "=")
+			if !ok || name == "" || value == "" {
+				return r, fmt.Errorf("rule %s=%q, want a name and what it has, as in cart=host-1,host-2 or cart=disk=ssd", each.name, text)
+			}
+			values := []string{value}
+			if each.list {
+				values = strings.Split(value, ",")
+			}
+			(*each.into)[name] = append((*each.into)[name], values...)
 		}
-		of[name] = append(of[name], strings.Split(hosts, ",")...)
 	}
-	return of, nil
+	for _, texts := range r.Require {
+		for _, text := range texts {
+			if _, err := parseRequirement(text); err != nil {
+				return r, err
+			}
+		}
+	}
+	return r, nil
 }
 
 // Add adds the rules of another.
@@ -238,10 +266,11 @@ func (r *Rules) Add(other Rules) {
 	r.Together = append(r.Together, other.Together...)
 	r.Apart = append(r.Apart, other.Apart...)
 	r.Stay = append(r.Stay, other.Stay...)
+	r.Movable = append(r.Movable, other.Movable...)
 	for _, both := range []struct {
 		to   *map[string][]string
 		from map[string][]string
-	}{{&r.On, other.On}, {&r.NotOn, other.NotOn}} {
+	}{{&r.On, other.On}, {&r.NotOn, other.NotOn}, {&r.Require, other.Require}, {&r.HostLabels, other.HostLabels}} {
 		for name, hosts := range both.from {
 			if *both.to == nil {
 				*both.to = map[string][]string{}

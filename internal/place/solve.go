@@ -52,6 +52,10 @@ type Result struct {
 	BrokenAfter []string `json:"broken_after,omitempty"`
 	// Full says why the headroom is not kept: each host may stay as full as it is. It is empty where it is kept.
 	Full string `json:"full,omitempty"`
+	// Kept are containers that rules keep where they are although another host would be better, KeptOmitted how many
+	// more there are.
+	Kept        []Kept `json:"kept,omitempty"`
+	KeptOmitted int    `json:"kept_omitted,omitempty"`
 	// Placement is the host of each container after all moves, as an index.
 	Placement []int `json:"placement"`
 	// HostsBefore and HostsAfter are what each host has, in the order of the problem's.
@@ -105,6 +109,7 @@ func (r *Result) from(present *plan, move func(*plan)) {
 	}
 	r.After, r.BrokenAfter, r.HostsAfter = present.figures(), present.problems(), present.hostUses()
 	r.Placement = present.containers
+	r.Kept, r.KeptOmitted = present.kept()
 }
 
 // Assignment is a container and the host that it is to run on, both by index.

@@ -77,13 +77,17 @@ const tolerance = 1e-9
 
 // room reports whether a unit may be on a host and finds room there, when the unit less has left it; -1 for none.
 func (s *state) room(n, host int, less int) bool {
+	return s.fits(n, host, less) && s.permitted(n, host, less)
+}
+
+// fits reports whether there are cores and memory for a unit on a host, when the unit less has left it.
+func (s *state) fits(n, host, less int) bool {
 	u := &s.units[n]
 	peak, memory := s.peak[host]+u.peak, s.memory[host]+u.memory
 	if less >= 0 {
 		peak, memory = peak-s.units[less].peak, memory-s.units[less].memory
 	}
-	return peak <= s.peakCores[host]*(1+tolerance) && memory <= s.compiled.memory[host]*(1+tolerance) &&
-		s.permitted(n, host, less)
+	return peak <= s.peakCores[host]*(1+tolerance) && memory <= s.compiled.memory[host]*(1+tolerance)
 }
 
 // permitted reports whether rules let a unit be on a host, when the unit less has left it.

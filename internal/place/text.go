@@ -44,9 +44,15 @@ func (r *Result) Text(p *Problem) string {
 	for _, problem := range r.BrokenAfter {
 		fmt.Fprintf(&b, "Broken then: %s.\n", problem)
 	}
+	r.writeMoves(&b)
+	r.writeKept(&b)
+	return b.String()
+}
+
+func (r *Result) writeMoves(b *strings.Builder) {
 	switch {
 	case len(r.Moves) == 0:
-		return b.String()
+		return
 	case r.Search == Chosen:
 		b.WriteString("\nThe moves that were chosen, in this order:\n")
 	default:
@@ -58,9 +64,9 @@ func (r *Result) Text(p *Problem) string {
 		for _, m := range s.Moves {
 			names = append(names, fmt.Sprintf("%s: %s → %s", m.Name, m.From, m.To))
 		}
-		fmt.Fprintf(&b, "%3d. %s", n+1, strings.Join(names, ", "))
+		fmt.Fprintf(b, "%3d. %s", n+1, strings.Join(names, ", "))
 		if s.After != nil {
-			fmt.Fprintf(&b, "   %s", s.After.Since(&before))
+			fmt.Fprintf(b, "   %s", s.After.Since(&before))
 			before = *s.After
 		}
 		if s.Gain < 0 && r.Search != Chosen {
@@ -69,9 +75,23 @@ func (r *Result) Text(p *Problem) string {
 		b.WriteByte('\n')
 	}
 	if more := len(r.Moves) - maxTextMoves; more > 0 {
-		fmt.Fprintf(&b, "and %d more.\n", more)
+		fmt.Fprintf(b, "and %d more.\n", more)
 	}
-	return b.String()
+}
+
+// maxTextKept bounds the containers of which it is written for people what keeps them.
+const maxTextKept = 10
+
+func (r *Result) writeKept(b *strings.Builder) {
+	if len(r.Kept) > 0 {
+		b.WriteString("\nKept where they are by rules, although another host would be better:\n")
+	}
+	for _, k := range r.Kept[:min(maxTextKept, len(r.Kept))] {
+		fmt.Fprintf(b, "  %s on %s: it %s (cost on %s: %+.4f)\n", k.Name, k.Host, k.Rule, k.To, -k.Gain)
+	}
+	if more := len(r.Kept) + r.KeptOmitted - maxTextKept; more > 0 {
+		fmt.Fprintf(b, "  and %d more\n", more)
+	}
 }
 
 func (p *Problem) movable() (n int) {
