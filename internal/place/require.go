@@ -74,7 +74,9 @@ func parseExpression(text string) (e expression, err error) {
 	if e.key == "" {
 		e.key, e.not = strings.CutPrefix(text, "!")
 	}
-	if e.key == "" || strings.ContainsAny(e.key, " ()<>!=,") || e.values == nil && strings.ContainsAny(text, "=(") {
+	wrong := func(text string) bool { return strings.ContainsAny(text, " ()<>!=,") }
+	if e.key == "" || wrong(e.key) || e.values == nil && strings.ContainsAny(text, "=(") ||
+		slices.ContainsFunc(e.values, wrong) {
 		return e, fmt.Errorf("%q is no requirement of a host's labels, want them as in disk=ssd,zone in (a,b)", text)
 	}
 	return e, nil
