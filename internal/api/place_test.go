@@ -116,6 +116,44 @@ func TestPlace(t *testing.T) {
 	}
 }
 
+// TestPlaceKeepsVolumes: what agents tell of volumes and labels of hosts keeps a pod where it is, with the reason, until a
+// rule says otherwise.
+func TestPlaceKeepsVolumes(t *testing.T) {
+	end := begin.Add(time.Minute)
+	k, c := openKept(t, func() time.Time { return end }), newCluster(begin)
+	c.at["db"].Placement = model.LabelText([]model.Label{{Name: model.PlaceVolume, Value: "the volume data"},
+		{Name: model.PlaceRequire, Value: "disk=ssd"}})
+	c.at["web"].Placement = model.LabelText([]model.Label{{Name: model.PlaceStay, Value: "stays by its label"}})
+	for second := range 61 {
+		for _, s := range c.snapshots(second) {
+			s.Containers[0].Container.Placement = model.LabelText([]model.Label{{Name: model.PlaceHostLabel, Value: "disk=ssd"}})
+			if err := k.send(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := k.flush(); err != nil {
+		t.Fatal(err)
+	}
+	h := New(Options{Log: k.log, Now: func() time.Time { return end }})
+	var a placeAnswer
+	get200(t, h, "/api/outsight/place?from=now-1m&preset=least-traffic", &a)
+	if len(a.Moves) != 0 || len(a.Kept) != 2 || a.Kept[0].Name != "db-pod" || a.Kept[0].Rule != "has the volume data" ||
+		a.Kept[0].To != "node-1" || a.Hosts[0].Labels["disk"] != "ssd" {
+		t.Errorf("moves %+v, kept %+v, hosts %+v", a.Moves, a.Kept, a.Hosts)
+	}
+	a = placeAnswer{}
+	get200(t, h, "/api/outsight/place?from=now-1m&preset=least-traffic&movable=db", &a)
+	if len(a.Moves) != 1 || a.Moves[0].Moves[0].Name != "db-pod" {
+		t.Errorf("moves %+v, kept %+v", a.Moves, a.Kept)
+	}
+	a = placeAnswer{}
+	get200(t, h, "/api/outsight/place?from=now-1m&preset=least-traffic&movable=db&require=db=disk%3Dssd&host_label=node-1=disk%3Dhdd", &a)
+	if len(a.Moves) != 0 || len(a.Kept) != 2 || a.Kept[0].Rule != "requires the host labels disk=ssd" {
+		t.Errorf("moves %+v, kept %+v", a.Moves, a.Kept)
+	}
+}
+
 func TestPlaceByPower(t *testing.T) {
 	end := begin.Add(time.Minute)
 	k, c := openKept(t, func() time.Time { return end }), newCluster(begin)
@@ -175,6 +213,9 @@ func TestPlaceFormats(t *testing.T) {
 	f("GET", "format=text&move=db=node-1", "", 200, "Move db-pod to node-1: -100.0 % of bytes", "The moves that were chosen")
 	f("POST", "format=text", "move: [db=node-1]\napart: [[web, db]]\n", 200, "Broken then: node-1: 2 containers")
 	f("POST", "", `{"move": []}`, 200, `"moves":[]`, `"search":"chosen"`)
+	f("POST", "format=text", "host_labels: {node-2: [disk=ssd]}\nrequire: {db: [disk=ssd], web: [disk=ssd]}\n", 200, "Move web-pod to node-2")
+	f("GET", "require=db=disk%3Dssd", "", 400, "no host is known to have the labels")
+	f("GET", "require=db=disk%3D(", "", 400, "no requirement")
 	f("GET", "move=db=node-9", "", 400, "node-9")
 	f("GET", "together=web,idle&apart=web,idle", "", 400, "together and apart")
 	f("GET", "on=web=node-9", "", 400, "node-9")

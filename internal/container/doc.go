@@ -14,7 +14,7 @@
 //
 // # Docker without its client library
 //
-// Three endpoints of the Engine API are used (/containers/json, /containers/{id}/json and
+// Four endpoints of the Engine API are used (/info, /containers/json, /containers/{id}/json and
 // /events), over plain HTTP on the unix socket. The paths carry no version, so every engine
 // answers in its own newest one; the few fields read here have been the same since API 1.24.
 // The official client would add several megabytes and a dozen modules to a binary that runs as

@@ -11,25 +11,30 @@ export const PRESET_NAMES: Record<State['preset'], string> = {
 }
 
 /** What a rule says, between its containers and its hosts. */
-export const RULE_NAMES: Record<State['rules'][number][0], string> = { together: 'on one host', apart: 'on a host each', on: 'only on', not_on: 'not on', stay: 'stays where it is' }
+export const RULE_NAMES: Record<State['rules'][number][0], string> = { together: 'on one host', apart: 'on a host each', on: 'only on', not_on: 'not on', require: 'requires the host labels', host_label: 'is a host with the labels', stay: 'stays where it is', movable: 'may leave its volumes' }
+
+/** What a rule has besides the name: hosts, labels of a host, or nothing. */
+export const valueKind = (kind: State['rules'][number][0]): 'hosts' | 'labels' | undefined => (kind === 'on' || kind === 'not_on' ? 'hosts' : kind === 'require' || kind === 'host_label' ? 'labels' : undefined)
 
 /** A rule as the server takes it, or why it is none. */
 export function ruleOf(kind: keyof typeof RULE_NAMES, names: string, hosts: string): { text?: string; why?: string } {
   const list = (text: string) => text.split(',').map((name) => name.trim()).filter((name) => name !== '')
   const [of, on] = [list(names), list(hosts)]
-  if (of.length === 0) return { why: 'Which container?' }
+  if (of.length === 0) return { why: kind === 'host_label' ? 'Which host?' : 'Which container?' }
   if (of.some((name) => name.includes('='))) return { why: 'A name here has no “=”.' }
   const more = of.length > 1 || of[0]!.includes('*')
   if ((kind === 'together' || kind === 'apart') && !more) return { why: 'This takes two containers or more: cart,redis or db-*' }
   if (kind !== 'together' && kind !== 'apart' && of.length > 1) return { why: 'One container for each such rule; db-* for all that begin so.' }
+  if (valueKind(kind) === 'labels') return hosts.trim() ? { text: `${of[0]}=${hosts.trim()}` } : { why: 'Which labels? disk=ssd' }
   if (kind === 'on' || kind === 'not_on') return on.length ? { text: `${of[0]}=${on.join()}` } : { why: 'Which host?' }
   return { text: of.join() }
 }
 
 /** A rule for people. */
 export function ruleText([kind, text]: State['rules'][number]): string {
-  const [names, hosts] = kind === 'on' || kind === 'not_on' ? text.split('=') : [text]
-  return [names!.split(',').join(', '), RULE_NAMES[kind], hosts?.split(',').join(' or ')].filter(Boolean).join(' ')
+  const at = valueKind(kind) ? text.indexOf('=') : -1
+  const [names, value] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
+  return [names.split(',').join(', '), RULE_NAMES[kind], valueKind(kind) === 'hosts' ? value.split(',').join(' or ') : value].filter(Boolean).join(' ')
 }
 
 /** What a state asks the server for, besides the window. */

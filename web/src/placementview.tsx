@@ -3,7 +3,7 @@ import { usePlacement } from './data'
 import { bytes, clock, digits, format, span } from './format'
 import { Middle } from './middle'
 import { Save } from './picture'
-import { askedOf, bodyOf, changeOf, chipsOf, chosenOf, figuresOf, heatOf, hostOrder, keyOf, partsOf, percent, PRESET_NAMES, RULE_NAMES, ruleOf, ruleText, way, type Chip } from './placement'
+import { askedOf, bodyOf, changeOf, chipsOf, chosenOf, figuresOf, heatOf, hostOrder, keyOf, partsOf, percent, PRESET_NAMES, RULE_NAMES, ruleOf, ruleText, valueKind, way, type Chip } from './placement'
 import { PRESETS, RULES, short, type Change, type Preset, type RuleKind, type State } from './state'
 import { useExplainer } from './tip'
 import type { HostUse, Placement, PlaceStep } from './types'
@@ -43,7 +43,7 @@ function Asked({ state, change, data, loading }: { state: State; change: Change;
   const [names, setNames] = useState('')
   const [hosts, setHosts] = useState('')
   const [why, setWhy] = useState('')
-  const ofHosts = kind === 'on' || kind === 'not_on'
+  const value = valueKind(kind)
   const add = (e: Event) => {
     e.preventDefault()
     const { text, why } = ruleOf(kind, names, hosts)
@@ -66,16 +66,17 @@ function Asked({ state, change, data, loading }: { state: State; change: Change;
         <span class="rule-form">
           <label>
             Rule
-            <input name="names" list="place-names" placeholder={kind === 'together' || kind === 'apart' ? 'cart,redis or db-*' : 'container, or db-*'} value={names} spellcheck={false} onInput={(e) => setNames(e.currentTarget.value)} />
+            <input name="names" list={kind === 'host_label' ? 'place-hosts' : 'place-names'} placeholder={kind === 'host_label' ? 'host-1' : kind === 'together' || kind === 'apart' ? 'cart,redis or db-*' : 'container, or db-*'} value={names} spellcheck={false} onInput={(e) => setNames(e.currentTarget.value)} />
           </label>
           <select name="rule" aria-label="What the rule says" value={kind} onChange={(e) => setKind(e.currentTarget.value as RuleKind)}>
             {RULES.map((k) => <option key={k} value={k} selected={kind === k}>{RULE_NAMES[k]}</option>)}
           </select>
-          {ofHosts && <input name="hosts" aria-label="Hosts of the rule" list="place-hosts" placeholder="host-1,host-2" value={hosts} spellcheck={false} onInput={(e) => setHosts(e.currentTarget.value)} />}
+          {value && <input name="hosts" aria-label={value === 'hosts' ? 'Hosts of the rule' : 'Labels of the rule'} list={value === 'hosts' ? 'place-hosts' : 'place-labels'} placeholder={value === 'hosts' ? 'host-1,host-2' : 'disk=ssd'} value={hosts} spellcheck={false} onInput={(e) => setHosts(e.currentTarget.value)} />}
           <button class="toggle" type="submit" data-add-rule>Add rule</button>
         </span>
         <datalist id="place-names">{movable.map((n) => <option key={n} value={n} />)}</datalist>
         <datalist id="place-hosts">{data?.hosts.map((h) => <option key={h.name} value={h.name} />)}</datalist>
+        <datalist id="place-labels">{[...new Set((data?.hosts ?? []).flatMap((h) => Object.entries(h.labels ?? {}).map((l) => l.join('='))))].sort().map((l) => <option key={l} value={l} />)}</datalist>
         {why && <span class="lack" role="alert" data-rule-error>{why}</span>}
         {loading && data && <span class="muted" role="status">Looking…</span>}
       </form>
@@ -145,6 +146,7 @@ function Found({ a, state, change }: { a: Placement; state: State; change: Chang
       {a.broken?.map((text) => <p key={text} class="state unsure place-state" data-broken>Broken now: {text}.</p>)}
       {of.broken_after?.map((text) => <p key={text} class="state hot place-state" data-broken-after>Broken then: {text}.</p>)}
       {a.moves.length > 0 && <Moves a={a} shown={of} chosen={chosen} state={state} change={change} />}
+      {(of.kept?.length ?? 0) > 0 && <KeptByRules a={of} />}
       <Hosts a={a} shown={of} change={change} />
       <div class="place-foot">
         <span class="saves" role="group" aria-label="Save the chosen moves">
@@ -240,6 +242,23 @@ function Moves({ a, shown, chosen, state, change }: { a: Placement; shown: Place
   )
 }
 
+/** What rules keep where it is, although another host would be better. */
+function KeptByRules({ a }: { a: Placement }) {
+  return (
+    <section class="place-moves" aria-labelledby="place-kept" data-kept>
+      <h2 id="place-kept">Kept by rules</h2>
+      <ul class="kept">
+        {a.kept!.map((k) => (
+          <li key={k.container} data-kept-container={k.name}>
+            <strong>{k.name}</strong> <span class="muted">on {k.host}:</span> it {k.rule} <span class="muted">(cost on {k.to}: −{k.gain.toFixed(4)})</span>
+          </li>
+        ))}
+        {a.kept_omitted && <li class="muted">and {a.kept_omitted} more</li>}
+      </ul>
+    </section>
+  )
+}
+
 /** The hosts now and then, side by side. */
 function Hosts({ a, shown, change }: { a: Placement; shown: Placement; change: Change }) {
   const [many, setMany] = useState(false)
@@ -280,7 +299,7 @@ function Cell({ host, use, of, when, change }: { host: Placement['hosts'][number
       <Heat title="Memory" share={use.memory_bytes / host.memory_bytes} text={bytes(use.memory_bytes)} />
       <div class="chips">
         {chips.map((c) => (
-          <button key={c.index} class={`chip${c.other ? ` moved ${when}` : ''}${c.container.pinned ? ' pinned' : ''}`} data-chip={c.container.name} title={[c.container.name, c.container.pinned && `may not move: it ${c.container.pinned}`, `${format(c.container.cpu_cores.mean, 'cores')} cores, ${bytes(c.container.memory_bytes.peak)}`].filter(Boolean).join('\n')}
+          <button key={c.index} class={`chip${c.other ? ` moved ${when}` : ''}${c.container.pinned ? ' pinned' : ''}`} data-chip={c.container.name} title={[c.container.name, c.container.pinned && `may not move: it ${c.container.pinned}`, ...(c.container.rules ?? []), `${format(c.container.cpu_cores.mean, 'cores')} cores, ${bytes(c.container.memory_bytes.peak)}`].filter(Boolean).join('\n')}
             onClick={() => change({ node: short(c.container.id), edge: undefined, status: undefined, chart: undefined, by: 'container' })}>
             {c.container.name}{c.other && <span class="to-host"> {when === 'now' ? `→ ${c.other}` : `← ${c.other}`}</span>}
           </button>

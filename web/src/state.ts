@@ -61,7 +61,7 @@ export interface State {
 
 export const PRESETS = ['', 'least-traffic', 'fewest-hosts', 'lowest-latency', 'lowest-energy'] as const
 export type Preset = (typeof PRESETS)[number]
-export const RULES = ['together', 'apart', 'on', 'not_on', 'stay'] as const
+export const RULES = ['together', 'apart', 'on', 'not_on', 'require', 'host_label', 'stay', 'movable'] as const
 export type RuleKind = (typeof RULES)[number]
 export type Rule = [kind: RuleKind, text: string]
 export const CHANGED = ['replicas', 'quota', 'move', 'down'] as const

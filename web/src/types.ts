@@ -631,6 +631,18 @@ export interface PlaceContainer {
   memory_bytes: Use
   pinned?: string
   of_host?: boolean
+  /** Rules that it has to keep besides, in words. */
+  rules?: string[]
+}
+
+/** What stays where it is because of a rule: on another host the placement would cost less. */
+export interface Kept {
+  container: number
+  name: string
+  host: string
+  to: string
+  gain: number
+  rule: string
 }
 
 /** Where containers would better run. */
@@ -648,11 +660,13 @@ export interface Placement {
   broken?: string[]
   broken_after?: string[]
   full?: string
+  kept?: Kept[]
+  kept_omitted?: number
   /** The host of each container after all moves, as an index. */
   placement: number[]
   hosts_before: HostUse[]
   hosts_after: HostUse[]
-  hosts: { name: string; cores: number; memory_bytes: number }[]
+  hosts: { name: string; cores: number; memory_bytes: number; labels?: Record<string, string> }[]
   containers: PlaceContainer[]
   traffic: [number, number, number][]
 }
