@@ -72,7 +72,7 @@ peaks. The answer is a list of moves, those that gain most first. Nothing is mov
 		o.presets[name] = flags.Bool(name, false, what)
 	}
 	flags.StringArrayVar(&o.weights, "weight", nil,
-		"weight to change, as in traffic=1: traffic, requests, hosts, balance, energy or moves; may be repeated")
+		"weight to change, as in traffic=1: traffic, requests, uplink, hosts, balance, energy or moves; may be repeated")
 	for name, what := range map[string]string{
 		"together":   "containers on one host, as in a,b",
 		"apart":      "containers on a host each, as in a,b or db-*",

@@ -19,6 +19,8 @@ type unit struct {
 type link struct {
 	to   int32
 	cost float64
+	// bytes are a share of all; they count for uplinks alone.
+	bytes float64
 }
 
 // compiled is a problem with its weights, in the form in which placements are tried.
@@ -187,24 +189,27 @@ func (u *unit) moved(host int) float64 {
 }
 
 func (c *compiled) compileLinks() {
-	between := map[[2]int]float64{}
+	between := map[[2]int]link{}
 	var order [][2]int
 	for _, t := range c.pairs {
 		a, b := c.unitOf[t.A], c.unitOf[t.B]
 		cost := share(c.weights.Traffic, t.Bytes, c.whole.bytes) + share(c.weights.Requests, t.Requests, c.whole.requests)
-		if a == b || cost == 0 {
+		bytes := share(1, t.Bytes, c.whole.bytes)
+		if a == b || cost == 0 && (c.weights.Uplink == 0 || bytes == 0) {
 			continue
 		}
 		key := [2]int{min(a, b), max(a, b)}
 		if _, ok := between[key]; !ok {
 			order = append(order, key)
 		}
-		between[key] += cost
+		l := between[key]
+		l.cost, l.bytes = l.cost+cost, l.bytes+bytes
+		between[key] = l
 	}
 	for _, key := range order {
-		a, b := key[0], key[1]
-		c.units[a].links = append(c.units[a].links, link{int32(b), between[key]})
-		c.units[b].links = append(c.units[b].links, link{int32(a), between[key]})
+		a, b, l := key[0], key[1], between[key]
+		c.units[a].links = append(c.units[a].links, link{int32(b), l.cost, l.bytes})
+		c.units[b].links = append(c.units[b].links, link{int32(a), l.cost, l.bytes})
 	}
 }
 

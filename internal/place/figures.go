@@ -3,6 +3,7 @@ package place
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Figures are what a placement is like. Shares are 0 to 1.
@@ -12,6 +13,8 @@ type Figures struct {
 	// CrossBytes are per second those that go from a container to one on another host, both ways.
 	CrossBytes      float64 `json:"cross_bytes_per_second"`
 	CrossBytesShare float64 `json:"cross_bytes_share"`
+	// BusiestUplink are the bytes per second that one host exchanges with all others, both ways, the most of all hosts.
+	BusiestUplink float64 `json:"busiest_uplink_bytes_per_second"`
 	// CrossRequestsShare is of requests, weighted by how urgent they are.
 	CrossRequestsShare float64 `json:"cross_requests_share"`
 	HostsInUse         int     `json:"hosts_in_use"`
@@ -48,13 +51,16 @@ func newPlan(c *compiled, at []int) *plan {
 
 func (p *plan) figures() Figures {
 	f := Figures{Cost: p.cost()}
-	requests := 0.0
+	requests, uplinks := 0.0, make([]float64, len(p.Hosts))
 	for _, t := range p.pairs {
 		if p.at[t.A] != p.at[t.B] {
 			f.CrossBytes += t.Bytes
+			uplinks[p.at[t.A]] += t.Bytes
+			uplinks[p.at[t.B]] += t.Bytes
 			requests += t.Requests
 		}
 	}
+	f.BusiestUplink = slices.Max(uplinks)
 	f.CrossBytesShare = share(1, f.CrossBytes, p.whole.bytes)
 	f.CrossRequestsShare = share(1, requests, p.whole.requests)
 	watts, load, squares := 0.0, 0.0, 0.0

@@ -12,6 +12,7 @@ type state struct {
 	inGroup      []int16 // units of a group on a host, by group and host
 	unitsOn      [][]int32
 	position     []int32 // of a unit in unitsOn of its host
+	uplinks      uplinks // nil where they count nothing
 }
 
 func newState(c *compiled, at []int32) *state {
@@ -19,6 +20,12 @@ func newState(c *compiled, at []int32) *state {
 		peak: make([]float64, len(c.Hosts)), memory: make([]float64, len(c.Hosts)), count: make([]int32, len(c.Hosts)),
 		inGroup: make([]int16, c.groups*len(c.Hosts)), unitsOn: make([][]int32, len(c.Hosts)),
 		position: make([]int32, len(c.units))}
+	if c.weights.Uplink > 0 {
+		s.uplinks = newUplinks(len(c.Hosts))
+	}
+	for n := range s.at {
+		s.at[n] = nowhere
+	}
 	for n := range c.units {
 		s.add(n, int(at[n]))
 	}
@@ -48,10 +55,13 @@ func (s *state) add(n, host int) {
 	}
 	s.position[n] = int32(len(s.unitsOn[host]))
 	s.unitsOn[host] = append(s.unitsOn[host], int32(n))
+	s.cross(n, 1)
 }
 
 func (s *state) remove(n int) {
 	u, host := &s.units[n], int(s.at[n])
+	s.cross(n, -1)
+	s.at[n] = nowhere
 	s.load[host] -= u.cpu
 	s.peak[host] -= u.peak
 	s.memory[host] -= u.memory
@@ -111,7 +121,7 @@ func (s *state) permitted(n, host, less int) bool {
 // delta is what moving a unit adds to the cost.
 func (s *state) delta(n, to int) float64 {
 	u, from := &s.units[n], int(s.at[n])
-	d := u.moved(to) - u.moved(from) + u.cpu*(s.perCore[to]-s.perCore[from])
+	d := u.moved(to) - u.moved(from) + u.cpu*(s.perCore[to]-s.perCore[from]) + s.deltaUplinks(n, to)
 	for _, l := range u.links {
 		switch int(s.at[l.to]) {
 		case from:
@@ -153,6 +163,9 @@ func (s *state) cost() float64 {
 		}
 		cost += s.balance * s.load[h] * s.load[h] / s.cores[h]
 		load += s.load[h]
+	}
+	if s.uplinks != nil {
+		cost += s.weights.Uplink * s.uplinks.busiest()
 	}
 	return cost - s.weights.Balance*(load/s.whole.cores)*(load/s.whole.cores)
 }

@@ -21,6 +21,7 @@ func (r *Result) Text(p *Problem) string {
 	fmt.Fprintf(&b, "%-34s %14s %14s\n", "", "now", "after all")
 	row("bytes between hosts", func(f *Figures) string { return graph.BytesPerSecond(&f.CrossBytes) })
 	row("of all bytes between containers", func(f *Figures) string { return percent(f.CrossBytesShare) })
+	row("busiest host's, with others", func(f *Figures) string { return graph.BytesPerSecond(&f.BusiestUplink) })
 	row("urgent requests between hosts", func(f *Figures) string { return percent(f.CrossRequestsShare) })
 	row("hosts in use", func(f *Figures) string { return fmt.Sprint(f.HostsInUse) })
 	row("highest CPU of a host, at peaks", func(f *Figures) string { return percent(f.HighestCPU) })

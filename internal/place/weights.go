@@ -13,6 +13,9 @@ type Weights struct {
 	Traffic float64 `json:"traffic" yaml:"traffic"`
 	// Requests is of the weighted requests that cross hosts.
 	Requests float64 `json:"requests" yaml:"requests"`
+	// Uplink is of the bytes that the host which exchanges most with others exchanges with them, of all bytes between
+	// containers.
+	Uplink float64 `json:"uplink" yaml:"uplink"`
 	// Hosts is of the hosts in use.
 	Hosts float64 `json:"hosts" yaml:"hosts"`
 	// Balance is of the variance of the hosts' CPU utilisation.
@@ -50,13 +53,13 @@ func ParseWeights(preset string, changes []string) (Weights, error) {
 	if !ok {
 		return w, fmt.Errorf("preset is %q, want one of %s", preset, strings.Join(PresetNames(), ", "))
 	}
-	of := map[string]*float64{"traffic": &w.Traffic, "requests": &w.Requests, "hosts": &w.Hosts, "balance": &w.Balance,
+	of := map[string]*float64{"traffic": &w.Traffic, "requests": &w.Requests, "uplink": &w.Uplink, "hosts": &w.Hosts, "balance": &w.Balance,
 		"energy": &w.Energy, "moves": &w.Moves}
 	for _, change := range changes {
 		name, text, _ := strings.Cut(change, "=")
 		var v float64
 		if _, err := fmt.Sscanf(text, "%g", &v); of[name] == nil || err != nil {
-			return w, fmt.Errorf("weight %q, want traffic, requests, hosts, balance, energy or moves, as in traffic=1", change)
+			return w, fmt.Errorf("weight %q, want traffic, requests, uplink, hosts, balance, energy or moves, as in traffic=1", change)
 		}
 		*of[name] = v
 	}
@@ -65,7 +68,7 @@ func ParseWeights(preset string, changes []string) (Weights, error) {
 
 func (w *Weights) check() error {
 	sum := 0.0
-	for _, v := range []float64{w.Traffic, w.Requests, w.Hosts, w.Balance, w.Energy, w.Moves} {
+	for _, v := range []float64{w.Traffic, w.Requests, w.Uplink, w.Hosts, w.Balance, w.Energy, w.Moves} {
 		if !(v >= 0) || math.IsInf(v, 0) {
 			return fmt.Errorf("a weight is %v, want 0 or more", v)
 		}
