@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -59,7 +60,66 @@ func measurePlace(_ context.Context, o options) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(rows, more...), o.document("place.md", "place", markdown(lines)+"\n"+exact)
+	uplinks, ofUplinks, err := placeUplinks()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(rows, more, ofUplinks), o.document("place.md", "place", markdown(lines)+"\n"+exact+"\n"+uplinks)
+}
+
+// uplinkSizes are containers and hosts of problems with hubs, uplinkSeeds how many of each there are.
+var uplinkSizes = [][2]int{{50, 5}, {100, 10}, {300, 30}, {1000, 100}}
+
+const uplinkSeeds = 5
+
+// placeUplinks measures what the weight of uplinks does where four containers talk to a third of all others: with and
+// without it, the default weights otherwise.
+func placeUplinks() (text string, rows []row, err error) {
+	lines := [][]string{{"containers on hosts", "weight of uplinks", "bytes between hosts", "busiest uplink", "moved"}}
+	for _, size := range uplinkSizes {
+		name := fmt.Sprintf("%d on %d", size[0], size[1])
+		cell := name
+		var busiest [2]float64
+		for k, weight := range []float64{0, place.Presets[""].Uplink} {
+			of := place.Options{Weights: place.Presets[""], Seed: 1, Search: place.Anneal}
+			of.Weights.Uplink = weight
+			var crossing, moved float64
+			for seed := range uint64(uplinkSeeds) {
+				p := place.Random(size[0], size[1], 100+seed)
+				addHubs(p, seed)
+				whole := 0.0
+				for _, t := range p.Traffic {
+					whole += t.Bytes
+				}
+				r, err := place.Solve(context.Background(), p, of)
+				if err != nil {
+					return "", nil, err
+				}
+				crossing += r.After.CrossBytesShare / uplinkSeeds
+				busiest[k] += r.After.BusiestUplink / whole / uplinkSeeds
+				moved += float64(r.After.Moved) / uplinkSeeds
+			}
+			lines = append(lines, []string{cell, fmt.Sprint(weight), fmt.Sprintf("%.1f %%", 100*crossing),
+				fmt.Sprintf("%.1f %%", 100*busiest[k]), fmt.Sprintf("%.0f", moved)})
+			cell = ""
+		}
+		rows = append(rows, row{what: name + ": busiest uplink, of that without the weight", value: 100 * busiest[1] / busiest[0],
+			unit: "%"})
+	}
+	return fmt.Sprintf("Where four containers talk to a third of all others, with the default weights, the mean of %d problems; shares "+
+		"are of\nall bytes between containers:\n\n", uplinkSeeds) + markdown(lines), rows, nil
+}
+
+// addHubs lets four containers talk to a third of all.
+func addHubs(p *place.Problem, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 5))
+	for hub := range 4 {
+		for i := range p.Containers {
+			if random.IntN(3) == 0 && i != 9*hub {
+				p.Traffic = append(p.Traffic, place.Traffic{A: 9 * hub, B: i, Bytes: 1e6 * random.ExpFloat64()})
+			}
+		}
+	}
 }
 
 func seconds(d time.Duration) string {

@@ -84,7 +84,8 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 			if now, after, err = moment(ctx, host, shop); err != nil {
 				return nil, err
 			}
-			history.Add(analysed(last, now))
+			a, cores := analysed(last, now)
+			history.Add(a, cores, nil)
 			last = now
 		}
 		to := last

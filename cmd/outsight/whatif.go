@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -110,6 +111,9 @@ func (a *whatifAnswer) write(out io.Writer) error {
 	if err := a.writeEntries(out, rate); err != nil {
 		return err
 	}
+	if err := a.writePower(out); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintln(out, "\n"+a.verdict(rate))
 	return err
 }
@@ -145,6 +149,47 @@ func (a *whatifAnswer) writeEntries(out io.Writer, rate func(float64) string) er
 	}
 	return w.Flush()
 }
+
+// writePower writes what hosts take, and of which that is not known.
+func (a *whatifAnswer) writePower(out io.Writer) error {
+	known := slices.ContainsFunc(a.Power, func(p predict.HostPower) bool { return p.Watts != nil })
+	if !known {
+		_, err := fmt.Fprintf(out, "\nEnergy is not known%s.\n", powerReason(a.Power))
+		return err
+	}
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POWER\tNOW\tTHEN\t\tIDLE\tPER USED CORE")
+	for _, p := range a.Power {
+		if p.Watts == nil {
+			fmt.Fprintf(w, "%s\t–\t–\t%s\t\t\n", p.Host, p.Unknown)
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Host, wattsText(p.Before.Value), wattsText(p.Watts.Value),
+			bounds(p.Watts, wattsText), wattsText(max(*p.IdleWatts, 0)), wattsText(*p.WattsPerCore))
+	}
+	if a.Watts != nil {
+		fmt.Fprintf(w, "all hosts\t%s\t%s\t%s\t\t\n", wattsText(a.BeforeWatts.Value), wattsText(a.Watts.Value),
+			bounds(a.Watts, wattsText))
+	}
+	if a.JoulesPerRequest != nil {
+		fmt.Fprintf(w, "for a request\t%s\t%s\t%s\t\t\n", joulesText(a.BeforeJoulesPerRequest.Value),
+			joulesText(a.JoulesPerRequest.Value), bounds(a.JoulesPerRequest, joulesText))
+	}
+	return w.Flush()
+}
+
+// powerReason says why no host's power is known, where it is the same for all.
+func powerReason(of []predict.HostPower) string {
+	if len(of) == 0 || slices.ContainsFunc(of, func(p predict.HostPower) bool { return p.Unknown != of[0].Unknown }) {
+		return ""
+	}
+	return ": of each host, " + of[0].Unknown
+}
+
+func wattsText(v float64) string { return fmt.Sprintf("%.1f W", v) }
+
+func joulesText(v float64) string { return fmt.Sprintf("%.3g J", v) }
 
 // how says by which model an entry's latencies were told, and what it was off on the past.
 func how(e *predict.Entry) string {

@@ -21,7 +21,8 @@ func TestWhatifText(t *testing.T) {
 			Entries: []graph.Entry{{Node: "1", Name: "web", ArrivalRate: rate, Mean: seconds(0.002 * slow),
 				P50: seconds(0.0014 * slow), P95: seconds(0.006 * slow), P99: seconds(0.0092 * slow)}},
 			Resources: []graph.Resource{{Node: "1", Name: "web", Host: "a", CPUCores: 0.002*rate + 1e-3*r.NormFloat64(),
-				Parallel: 1, ParallelBy: "threads"}}}, map[string]float64{"a": 4})
+				Parallel: 1, ParallelBy: "threads"}, {Node: "cpus/a", Name: "CPUs of a", Host: "a", CPUCores: 0.002 * rate,
+				Parallel: 4, ParallelBy: "left"}}}, map[string]float64{"a": 4}, map[string]float64{"a": 40 + 10*0.002*rate})
 	}
 	f := func(rate float64, want ...string) {
 		t.Helper()
@@ -40,5 +41,6 @@ func TestWhatifText(t *testing.T) {
 		}
 	}
 	f(400, "ENTRY", "p99", "off ", " on the past, at up to 1.", "Used up first: web")
+	f(400, "POWER", "a              44.3 W   48.0 W  (48.0 W to 48.0 W)  40.0 W  10.0 W", "for a request  0.2", "0.12 J")
 	f(600, "a resource is used up: the queue has no end")
 }

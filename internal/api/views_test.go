@@ -454,6 +454,20 @@ func TestStatusTellsOfRefusedRequests(t *testing.T) {
 	}
 }
 
+// TestWhatifPower: what meters tell of a host reaches the prediction, which says that it cannot learn from a steady load.
+func TestWhatifPower(t *testing.T) {
+	h, _, _ := filled(t, 60, func(second int, s *model.Snapshot) *model.Snapshot {
+		s.Energy = &model.EnergySample{Parts: []model.EnergyPart{{Domain: "package", Source: "powercap",
+			Idle: 40e6 * uint64(second), System: 10e6 * uint64(second)}}}
+		return s
+	})
+	var a whatifAnswer
+	get200(t, h, "/api/outsight/whatif?from=now-60s&load=2x", &a)
+	if len(a.Power) != 1 || a.Watts != nil || !strings.Contains(a.Power[0].Unknown, "its CPU time hardly changed") {
+		t.Errorf("power is %+v, all %+v", a.Power, a.Watts)
+	}
+}
+
 // What would be at the load that there was is what was, and what is asked for wrongly is refused.
 func TestWhatif(t *testing.T) {
 	h, _, _ := filled(t, 60, nil)
@@ -481,6 +495,11 @@ func TestWhatif(t *testing.T) {
 		if e.Node != was.Node || e.Before == nil || math.Abs(e.Before.P99.Value/float64(*was.P99)-1) > 0.1 ||
 			!e.Saturated && e.Then.P99.Value < e.Before.P99.Value {
 			t.Errorf("%s: p99 was %v, told is %+v", was.Name, *was.P99, e)
+		}
+	}
+	for _, p := range a.Power {
+		if p.Watts != nil || p.Unknown != "no meter tells its power" {
+			t.Errorf("power without a meter: %+v", p)
 		}
 	}
 	get200(t, h, "/api/outsight/whatif?from=now-60s&load=400/s&replicas=gateway:3&quota=redis:0.5", &a)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"outsight/internal/fleet"
 	"outsight/internal/frame"
 	"outsight/internal/graph"
 	"outsight/internal/predict"
@@ -48,7 +49,11 @@ func (s *server) whatif(ctx context.Context, r *http.Request) (any, error) {
 	var history predict.History
 	err = s.eachStretch(ctx, &t, nil, func(_ int, w *frame.Window) {
 		cores := (&windowData{window: w}).cores()
-		history.Add(s.graphOf(w, graph.Options{}).Analyse(cores), cores)
+		watts := map[string]float64{}
+		for host, p := range fleet.PowerOf(w) {
+			watts[host] = p.Idle + p.Work
+		}
+		history.Add(s.graphOf(w, graph.Options{}).Analyse(cores), cores, watts)
 	})
 	if err != nil {
 		return nil, err

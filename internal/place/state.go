@@ -11,8 +11,8 @@ type state struct {
 	count        []int32 // units that count, by host
 	inGroup      []int16 // units of a group on a host, by group and host
 	unitsOn      [][]int32
-	position     []int32 // of a unit in unitsOn of its host
-	uplinks      uplinks // nil where they count nothing
+	position     []int32  // of a unit in unitsOn of its host
+	uplinks      *uplinks // nil where they count nothing
 }
 
 func newState(c *compiled, at []int32) *state {
@@ -21,7 +21,7 @@ func newState(c *compiled, at []int32) *state {
 		inGroup: make([]int16, c.groups*len(c.Hosts)), unitsOn: make([][]int32, len(c.Hosts)),
 		position: make([]int32, len(c.units))}
 	if c.weights.Uplink > 0 {
-		s.uplinks = newUplinks(len(c.Hosts))
+		s.uplinks = &uplinks{of: make([]float64, len(c.Hosts))}
 	}
 	for n := range s.at {
 		s.at[n] = nowhere
@@ -165,7 +165,7 @@ func (s *state) cost() float64 {
 		load += s.load[h]
 	}
 	if s.uplinks != nil {
-		cost += s.weights.Uplink * s.uplinks.busiest()
+		cost += s.weights.Uplink * norm(s.uplinks.sum)
 	}
 	return cost - s.weights.Balance*(load/s.whole.cores)*(load/s.whole.cores)
 }

@@ -1,46 +1,47 @@
 package place
 
-// uplinks are the bytes that each host exchanges with others, with the most of them found in a time that grows with the
-// logarithm of the hosts: a binary tree of maxima, the hosts' own in its second half. Shares of all bytes between
-// containers.
-type uplinks []float64
+import "math"
 
-func newUplinks(hosts int) uplinks { return make(uplinks, 2*hosts) }
+// uplinks are the bytes that each host exchanges with others, as shares of all bytes between containers, and the sum of
+// their fourth powers.
+type uplinks struct {
+	of      []float64
+	sum     float64
+	changes int // since the sum was summed anew
+}
 
-func (u uplinks) of(host int) float64 { return u[len(u)/2+host] }
+// anewAfter is after how many changes of each host the powers are summed anew, and lost beside which part of what it was
+// a sum from which something was taken away is: of a small rest the root would be mostly what rounding left.
+const (
+	anewAfter = 16
+	lost      = 1e-6
+)
 
-func (u uplinks) add(host int, bytes float64) {
-	at := len(u)/2 + host
-	u[at] += bytes
-	for at >>= 1; at > 0; at >>= 1 {
-		u[at] = max(u[2*at], u[2*at+1])
+func (u *uplinks) add(host int, bytes float64) {
+	before, sum := u.of[host], u.sum
+	u.of[host] += bytes
+	u.sum += fourth(u.of[host]) - fourth(before)
+	if u.changes++; u.changes >= anewAfter*len(u.of) || u.sum < lost*sum {
+		u.sum, u.changes = u.without(-1, -1), 0
 	}
 }
 
-// most is that of the hosts from one to before another.
-func (u uplinks) most(from, to int) (most float64) {
-	n := len(u) / 2
-	for a, b := from+n, to+n; a < b; a, b = a>>1, b>>1 {
-		if a&1 == 1 {
-			most = max(most, u[a])
-			a++
-		}
-		if b&1 == 1 {
-			b--
-			most = max(most, u[b])
+// without is the sum of all hosts but two.
+func (u *uplinks) without(a, b int) (sum float64) {
+	for h, v := range u.of {
+		if h != a && h != b {
+			sum += fourth(v)
 		}
 	}
-	return most
+	return sum
 }
 
-// busiest is the most of all hosts.
-func (u uplinks) busiest() float64 { return u.most(0, len(u)/2) }
+func fourth(v float64) float64 { return v * v * v * v }
 
-// without is the most of all hosts but two.
-func (u uplinks) without(a, b int) float64 {
-	low, high := min(a, b), max(a, b)
-	return max(u.most(0, low), u.most(low+1, high), u.most(high+1, len(u)/2))
-}
+// norm is the fourth root of a sum of fourth powers. It is at least the greatest of them and at most that of as many as
+// the greatest, so that the busiest uplink counts most; but unlike the greatest alone, each move changes it, by which a
+// search finds its way.
+func norm(sum float64) float64 { return math.Sqrt(math.Sqrt(max(0, sum))) }
 
 // nowhere is where a unit is that is on no host.
 const nowhere = -1
@@ -67,7 +68,7 @@ func (s *state) deltaUplinks(n, to int) float64 {
 	if s.uplinks == nil || from == to {
 		return 0
 	}
-	left, gets := s.uplinks.of(from), s.uplinks.of(to)
+	left, gets := s.uplinks.of[from], s.uplinks.of[to]
 	for _, l := range s.units[n].links {
 		switch int(s.at[l.to]) {
 		case from:
@@ -79,5 +80,9 @@ func (s *state) deltaUplinks(n, to int) float64 {
 			left, gets = left-l.bytes, gets+l.bytes
 		}
 	}
-	return s.weights.Uplink * (max(left, gets, s.uplinks.without(from, to)) - s.uplinks.busiest())
+	rest := s.uplinks.sum - fourth(s.uplinks.of[from]) - fourth(s.uplinks.of[to])
+	if rest < lost*s.uplinks.sum {
+		rest = s.uplinks.without(from, to)
+	}
+	return s.weights.Uplink * (norm(rest+fourth(left)+fourth(gets)) - norm(s.uplinks.sum))
 }

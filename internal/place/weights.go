@@ -13,8 +13,8 @@ type Weights struct {
 	Traffic float64 `json:"traffic" yaml:"traffic"`
 	// Requests is of the weighted requests that cross hosts.
 	Requests float64 `json:"requests" yaml:"requests"`
-	// Uplink is of the bytes that the host which exchanges most with others exchanges with them, of all bytes between
-	// containers.
+	// Uplink is of the bytes that a host exchanges with others, of all between containers: the fourth root of the sum of
+	// the hosts' fourth powers, in which the busiest one counts most.
 	Uplink float64 `json:"uplink" yaml:"uplink"`
 	// Hosts is of the hosts in use.
 	Hosts float64 `json:"hosts" yaml:"hosts"`
@@ -28,7 +28,7 @@ type Weights struct {
 
 // Presets are weights by their names; the empty name is the default.
 var Presets = map[string]Weights{
-	"":               {Traffic: 1, Requests: 0.5, Balance: 0.5, Moves: 0.1},
+	"":               {Traffic: 1, Requests: 0.5, Uplink: 0.5, Balance: 0.5, Moves: 0.1},
 	"least-traffic":  {Traffic: 1, Balance: 0.05, Moves: 0.05},
 	"fewest-hosts":   {Traffic: 0.2, Hosts: 1, Moves: 0.02},
 	"lowest-latency": {Requests: 1, Balance: 0.5, Moves: 0.05},

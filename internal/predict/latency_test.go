@@ -46,7 +46,7 @@ func watched(r *rand.Rand, least, most float64) *History {
 		h.Add(&graph.Analysis{ArrivalRate: rate, Entries: []graph.Entry{queue(r, rate, int(60*rate))}, Resources: []graph.Resource{
 			{Node: "1", Name: "web", Host: "a", CPUCores: 0.05 + 0.001*rate + noise(), Parallel: 2, ParallelBy: "threads"},
 			{Node: "2", Name: "cart", Host: "a", CPUCores: 0.002*rate + noise(), Parallel: 1, ParallelBy: "threads"},
-		}}, map[string]float64{"a": 8})
+		}}, map[string]float64{"a": 8}, nil)
 	}
 	return &h
 }

@@ -46,6 +46,13 @@ type Prediction struct {
 	Entries []Entry `json:"entries"`
 	// Hosts are those to which containers could move, by their names.
 	Hosts []string `json:"hosts"`
+	// Power is of each host. BeforeWatts and Watts are of all hosts, the joules those for one request at the entries, all
+	// that hosts take shared by them; nil where that of a host is not known.
+	Power                  []HostPower `json:"power"`
+	BeforeWatts            *Interval   `json:"before_watts,omitempty"`
+	Watts                  *Interval   `json:"watts,omitempty"`
+	BeforeJoulesPerRequest *Interval   `json:"before_joules_per_request,omitempty"`
+	JoulesPerRequest       *Interval   `json:"joules_per_request,omitempty"`
 }
 
 // Resource is a container, or the CPUs of a host, in a scenario.
@@ -86,6 +93,8 @@ type History struct {
 	resources map[string]*past
 	entries   map[string]*entryPast
 	cores     map[string]float64
+	// power is watts by cores used, of each host with a meter.
+	power map[string][]Observation
 }
 
 type past struct {
@@ -100,8 +109,8 @@ type observed struct {
 }
 
 // Add adds a stretch of time, of which the analysis is; they are in the order of time. cores is how many CPUs each host
-// has.
-func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
+// has, watts what those took of which a meter tells it.
+func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 	if a.ArrivalRate <= 0 {
 		return
 	}
@@ -111,6 +120,7 @@ func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
 	h.cores = cores
 	h.addEntries(a)
 	h.rates = append(h.rates, a.ArrivalRate)
+	used := map[string]float64{}
 	for _, r := range a.Resources {
 		p := h.resources[r.Node]
 		if p == nil {
@@ -118,8 +128,12 @@ func (h *History) Add(a *graph.Analysis, cores map[string]float64) {
 			h.resources[r.Node] = p
 		}
 		p.Resource = r
+		if r.Node == graph.CPUsOf(r.Host) {
+			used[r.Host] = r.CPUCores
+		}
 		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy})
 	}
+	h.addPower(used, watts)
 }
 
 // Predict tells what a scenario would be like. It is an error if a name of it is that of no container.
@@ -150,6 +164,7 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	c := change{Scenario: &s, prediction: p, names: names, cores: h.cores, host: map[string]*Resource{}}
 	c.apply()
 	h.predictEntries(p, &s, stationsOf(now))
+	h.predictPower(p, &s)
 	p.finish()
 	return p, nil
 }

@@ -22,7 +22,7 @@ func shop() *History {
 			{Node: "2", Name: "cart", Host: "a", CPUCores: cart, Parallel: 0.5, ParallelBy: "quota"},
 			{Node: "3", Name: "cart", Host: "a", CPUCores: cart, Parallel: 0.5, ParallelBy: "quota"},
 			{Node: "cpus/a", Name: "CPUs of a", Host: "a", CPUCores: web + 2*cart, Parallel: 4, ParallelBy: "left"},
-		}}, map[string]float64{"a": 4})
+		}}, map[string]float64{"a": 4}, nil)
 	}
 	return &h
 }
@@ -79,7 +79,7 @@ func TestSteadyLoad(t *testing.T) {
 	for i := range 30 {
 		rate := 100 + float64(i%3)
 		h.Add(&graph.Analysis{ArrivalRate: rate, Resources: []graph.Resource{
-			{Node: "1", Name: "web", Host: "a", CPUCores: 0.002 * rate, Parallel: 1, ParallelBy: "threads"}}}, nil)
+			{Node: "1", Name: "web", Host: "a", CPUCores: 0.002 * rate, Parallel: 1, ParallelBy: "threads"}}}, nil, nil)
 	}
 	p, err := h.Predict(Scenario{Times: 2})
 	if err != nil {
@@ -107,7 +107,7 @@ func twoHosts() *History {
 			{Node: "3", Name: "cart", Host: "b", CPUCores: cart, Parallel: 1, ParallelBy: "threads"},
 			{Node: "cpus/a", Name: "CPUs of a", Host: "a", CPUCores: web + cart, Parallel: 2, ParallelBy: "left"},
 			{Node: "cpus/b", Name: "CPUs of b", Host: "b", CPUCores: cart, Parallel: 2, ParallelBy: "left"},
-		}}, map[string]float64{"a": 2, "b": 2, "c": 4})
+		}}, map[string]float64{"a": 2, "b": 2, "c": 4}, nil)
 	}
 	return &h
 }
@@ -178,7 +178,7 @@ func TestMove(t *testing.T) {
 			{Node: "3", Name: "db", Host: "b", CPUCores: db, Parallel: 2, ParallelBy: "cores"},
 			{Node: "cpus/a", Name: "CPUs of a", Host: "a", CPUCores: web + cart, Parallel: 4, ParallelBy: "left"},
 			{Node: "cpus/b", Name: "CPUs of b", Host: "b", CPUCores: db, Parallel: 1.5, ParallelBy: "left"},
-		}}, cores)
+		}}, cores, nil)
 	}
 	p, err := h.Predict(Scenario{Rate: 200, Move: map[string]string{"cart": "b"}})
 	if err != nil {

@@ -597,7 +597,7 @@ const steps = {
         const shown = plain(await page.locator('[data-verdict]').innerText())
         for (const sentence of text.split('\n')[0].replace(/\.$/, '').split('. All ')) assert.ok(shown.includes(plain(sentence.replace(/ moves?:.*/, ''))) && plain(sentence).split(': ')[1].split(', ').every((part) => shown.includes(part)), `the page says ${shown}, the command line ${sentence}`)
         const rows = Object.fromEntries(text.split('\n').map((line) => line.match(/^(\S.*?\S) {2,}(\S.*?) {2,}(\S.*)$/)).filter(Boolean).map((m) => [m[1], [m[2], m[3]]]))
-        for (const [key, title] of [['bytes', 'bytes between hosts'], ['share', 'of all bytes between containers'], ['requests', 'urgent requests between hosts'], ['hosts', 'hosts in use'], ['cpu', 'highest CPU of a host, at peaks'], ['memory', 'highest memory of a host, at peaks'], ['deviation', "standard deviation of hosts' CPU"]]) {
+        for (const [key, title] of [['bytes', 'bytes between hosts'], ['share', 'of all bytes between containers'], ['uplink', "busiest host's, with others"], ['requests', 'urgent requests between hosts'], ['hosts', 'hosts in use'], ['cpu', 'highest CPU of a host, at peaks'], ['memory', 'highest memory of a host, at peaks'], ['deviation', "standard deviation of hosts' CPU"]]) {
           const figure = page.locator(`[data-figure=${key}]`)
           assert.deepEqual([await figure.locator('[data-now]').innerText(), await figure.locator('[data-then]').innerText()], rows[title], title)
         }

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { askedOf, bodyOf, changeOf, chipsOf, chosenOf, heatOf, hostOrder, keyOf, percent, ruleOf, ruleText } from './placement'
 import type { PlaceFigures, Placement } from './types'
 
-const figures = (part: Partial<PlaceFigures>): PlaceFigures => ({ cost: 1, cross_bytes_per_second: 1000, cross_bytes_share: 0.5, cross_requests_share: 0.5, hosts_in_use: 3, highest_cpu_share: 0.3, highest_memory_share: 0.3, cpu_deviation: 0.1, moved: 0, ...part })
+const figures = (part: Partial<PlaceFigures>): PlaceFigures => ({ cost: 1, cross_bytes_per_second: 1000, cross_bytes_share: 0.5, busiest_uplink_bytes_per_second: 800, cross_requests_share: 0.5, hosts_in_use: 3, highest_cpu_share: 0.3, highest_memory_share: 0.3, cpu_deviation: 0.1, moved: 0, ...part })
 
 it('rounds a share as Go does: half to even', () => {
   expect([0.0625, 0.06250001, 0.1875, 0.41, 1, 0, -0.125, 0.00125, 0.002475].map(percent)).toEqual(['6.2 %', '6.3 %', '18.8 %', '41.0 %', '100.0 %', '0.0 %', '−12.5 %', '0.1 %', '0.2 %'])

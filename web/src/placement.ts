@@ -93,6 +93,7 @@ export interface Figure {
 export const FIGURES: Figure[] = [
   { key: 'bytes', title: 'Bytes between hosts', what: 'per second, of containers to those on another host, both ways', text: (f) => format(f.cross_bytes_per_second, 'B/s'), value: (f) => f.cross_bytes_per_second },
   { key: 'share', title: 'Of all bytes', what: 'share of the bytes between containers that go between hosts', text: (f) => percent(f.cross_bytes_share), value: (f) => f.cross_bytes_share },
+  { key: 'uplink', title: 'Busiest host', what: 'bytes per second that one host exchanges with all others, both ways: the most of all hosts', text: (f) => format(f.busiest_uplink_bytes_per_second, 'B/s'), value: (f) => f.busiest_uplink_bytes_per_second },
   { key: 'requests', title: 'Urgent requests', what: 'share of requests that go between hosts; one that is answered in 1 ms counts ten times one that is answered in 10 ms', text: (f) => percent(f.cross_requests_share), value: (f) => f.cross_requests_share },
   { key: 'hosts', title: 'Hosts in use', what: 'those that run more than what stays on each host', text: (f) => String(f.hosts_in_use), value: (f) => f.hosts_in_use },
   { key: 'cpu', title: 'Highest CPU', what: 'of a host, where all that runs there has its highest minute at once', text: (f) => percent(f.highest_cpu_share), value: (f) => f.highest_cpu_share },

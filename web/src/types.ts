@@ -591,6 +591,7 @@ export interface PlaceFigures {
   cost: number
   cross_bytes_per_second: number
   cross_bytes_share: number
+  busiest_uplink_bytes_per_second: number
   cross_requests_share: number
   hosts_in_use: number
   highest_cpu_share: number
@@ -755,6 +756,22 @@ export interface WhatIf {
   resources: WhatIfResource[]
   entries: WhatIfEntry[]
   hosts: string[]
+  power: HostPower[]
+  /** Of all hosts, where each is known. */
+  before_watts?: Interval
+  watts?: Interval
+  before_joules_per_request?: Interval
+  joules_per_request?: Interval
+}
+
+/** The power of a host now and in a scenario, where a meter tells it. */
+export interface HostPower {
+  host: string
+  idle_watts?: number
+  watts_per_core?: number
+  before_watts?: Interval
+  watts?: Interval
+  unknown?: string
 }
 
 /** A container that ended before its name was known: known by the start of its id. */

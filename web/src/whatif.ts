@@ -39,6 +39,10 @@ const rate = (v: number) => format(v, '/s')
 /** The bounds of an estimate: "72 to 95 %". */
 export const bounds = (i: Interval, text: (v: number) => string): string => (i.high === undefined ? `${text(i.low)} or more` : `${text(i.low)} to ${text(i.high)}`)
 
+/** Power and energy, as the command line has them. */
+export const watts = (v: number): string => `${v.toFixed(1)} W`
+export const joules = (v: number): string => `${Number(v.toPrecision(3))} J`
+
 export const limitBounds = (i: Interval): string => bounds(i, rate)
 export const usedBounds = (i: Interval): string => bounds(i, percent).replace(' % to', ' to')
 

@@ -4,7 +4,7 @@ import { clock, duration, format, NONE, span } from './format'
 import { percent } from './placement'
 import { isLoad, short, type Change, type ChangedKind, type State } from './state'
 import { useExplainer } from './tip'
-import { barOf, bounds, changeText, courseText, limitBounds, LOADS, modelText, ofText, runOutText, SCALE, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
+import { barOf, bounds, changeText, courseText, joules, limitBounds, LOADS, modelText, ofText, runOutText, SCALE, usedBounds, valueOf, verdictOf, watts, whatIfOf, withChange } from './whatif'
 import type { BoundedResource, Interval, Node, WhatIf, WhatIfResource } from './types'
 
 /** How often a live prediction is made anew, in ms: it is learnt from a whole window. */
@@ -37,6 +37,7 @@ export function WhatIfView({ state, change, window }: Props) {
           <Verdict a={data} state={state} change={change} />
           {data.resources.length > 0 && <Resources a={data} state={state} change={change} />}
           {data.entries.length > 0 && <Entries a={data} />}
+          {data.stretches > 0 && <Power a={data} />}
           {data.stretches > 0 && <p class="muted small pad" data-learnt>Learnt from {data.stretches} stretches of {span(data.step_seconds)}, at rates from {format(data.least_rate, '/s')} to {format(data.greatest_rate, '/s')}. In nine of ten cases the truth is within the bounds, if all goes on as it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before.</p>}
         </>
       )}
@@ -224,6 +225,33 @@ function Entries({ a }: { a: WhatIf }) {
         </table>
       </div>
     </>
+  )
+}
+
+/** What hosts would take, where a meter tells it; where none does, one sentence. */
+function Power({ a }: { a: WhatIf }) {
+  const known = a.power.filter((p) => p.watts)
+  const reasons = [...new Set(a.power.map((p) => p.unknown))]
+  if (known.length === 0) return <p class="muted small pad" data-power="unknown">Energy is not known{reasons.length === 1 ? `: of each host, ${reasons[0]}` : ''}.</p>
+  const cell = (now: Interval | undefined, then: Interval, text: (v: number) => string) => <>{now ? text(now.value) : NONE} <span class="arrow" aria-hidden="true">→</span><span class="hidden"> now, then </span> <strong data-then={then.value}>{text(then.value)}</strong> <small>{bounds(then, text)}</small></>
+  return (
+    <section data-power="known">
+      <div class="bar-row entries-head"><h2>Energy</h2>{a.joules_per_request && <span class="muted small" data-joules>For a request {cell(a.before_joules_per_request, a.joules_per_request, joules)}, with all that hosts take</span>}</div>
+      <div class="scroll">
+        <table class="plain stacks whatif-table">
+          <thead><tr><th scope="col" class="name">Host</th><th scope="col" class="words">Power</th><th scope="col">Idle</th><th scope="col">Per used core</th></tr></thead>
+          <tbody>
+            {a.power.map((p) => (
+              <tr key={p.host} data-host-power={p.host}>
+                <th scope="row" class="name"><span class="name-text">{p.host}</span></th>
+                {p.watts ? <><td class="words" data-label="power">{cell(p.before_watts, p.watts, watts)}</td><td data-label="idle">{watts(Math.max(0, p.idle_watts ?? 0))}</td><td data-label="per used core">{watts(p.watts_per_core ?? 0)}</td></> : <td class="words unknown" colSpan={3}>Cannot be told: {p.unknown}.</td>}
+              </tr>
+            ))}
+            {a.watts && a.power.length > 1 && <tr data-host-power="all"><th scope="row" class="name"><span class="name-text">All hosts</span></th><td class="words" data-label="power">{cell(a.before_watts, a.watts, watts)}</td><td /><td /></tr>}
+          </tbody>
+        </table>
+      </div>
+    </section>
   )
 }
 
