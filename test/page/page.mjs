@@ -612,6 +612,21 @@ const steps = {
       assert.deepEqual(await nowOf('host-b'), ['shop-cart', 'shop-db'])
       const move = want.moves[0].moves[0]
       assert.match(await page.locator(`[data-pair="${move.to}"] [data-when=then] [data-chip="${move.name}"]`).innerText(), new RegExp(`← ${move.from}`))
+      // The mapping is drawn: each move has a way, and the keyboard reaches a container of it and lights its way.
+      const moving = new Set(want.moves.flatMap((s) => s.moves.map((m) => m.container)))
+      assert.equal(await page.locator('[data-way]').count(), moving.size)
+      assert.equal(await page.locator(`[data-box="${move.from}"][data-when=now] [data-spot="${move.name}"]`).count(), 1)
+      await page.locator(`[data-box="${move.to}"][data-when=then] [data-spot="${move.name}"]`).focus()
+      await page.waitForSelector(`[data-way="${move.name}"].lit`)
+      await page.keyboard.press('Enter')
+      await page.waitForFunction((id) => location.hash.includes(`node=${id}`), want.containers[move.container].id.split('/').at(-1).slice(0, 4))
+      await page.keyboard.press('Escape')
+      await page.waitForFunction(() => !location.hash.includes('node='))
+      // A rule keeps what would move first, and says so.
+      await page.goto(`${url}#view=placement&${window}&stay=${move.name}`)
+      await page.waitForSelector(`[data-kept-container="${move.name}"]:has-text("stays by a rule")`)
+      await page.goto(`${url}#view=placement&${window}`)
+      await told(want.moves.length)
       // One move is unchecked: the figures follow, and are those of the command line with the others.
       await page.locator('[data-step="1"]').focus()
       await page.keyboard.press('Space')
@@ -1556,6 +1571,23 @@ const steps = {
     await page.waitForSelector('.label[data-edge]')
     assert.ok(Number(hash(page).get('to')) >= Date.parse(there.to) / 1000 - 1 && Number(hash(page).get('from')) >= Date.parse(there.from) / 1000 - 1)
     await page.context().close()
+  },
+
+  async 'has no fault that axe knows of, in any view, in light and in dark'() {
+    const axe = readFileSync(createRequire(new URL('../../web/package.json', import.meta.url)).resolve('axe-core/axe.min.js'), 'utf8')
+    const found = []
+    for (const colorScheme of ['light', 'dark']) {
+      const page = await open({ colorScheme })
+      for (const view of ['map', 'services', 'path', 'matrix', 'containers', 'changes', 'recordings', 'hosts', 'health', 'placement', 'whatif']) {
+        await page.click(`[data-view=${view}]`)
+        await page.waitForSelector(view === 'map' ? '.label[data-edge]' : '.content section')
+        await page.evaluate(axe)
+        const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'] }))
+        for (const v of violations) found.push(`${view}, ${colorScheme}: ${v.id}: ${v.help}: ${v.nodes.length} times, as ${v.nodes[0].html.slice(0, 200)} (${(v.nodes[0].any[0] ?? v.nodes[0].all[0] ?? v.nodes[0].none[0])?.message})`)
+      }
+      await page.context().close()
+    }
+    assert.deepEqual(found, [])
   },
 
   async 'has the date, the time and the zone of its window, live and held'() {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { askedOf, bodyOf, changeOf, chipsOf, chosenOf, heatOf, hostOrder, keyOf, percent, ruleOf, ruleText } from './placement'
+import { askedOf, bodyOf, changeOf, chipsOf, chosenOf, heatOf, hostOrder, keyOf, mappingOf, percent, ruleOf, ruleText } from './placement'
 import type { PlaceFigures, Placement } from './types'
 
 const figures = (part: Partial<PlaceFigures>): PlaceFigures => ({ cost: 1, cross_bytes_per_second: 1000, cross_bytes_share: 0.5, busiest_uplink_bytes_per_second: 800, cross_requests_share: 0.5, hosts_in_use: 3, highest_cpu_share: 0.3, highest_memory_share: 0.3, cpu_deviation: 0.1, moved: 0, ...part })
@@ -48,6 +48,18 @@ it('asks for the moves that are checked', () => {
   expect(a.moves.map((s) => keyOf(a, s))).toEqual(['db', 'cart'])
   expect(JSON.parse(bodyOf(a, chosenOf(a, ['cart', 'gone'])))).toEqual({ move: ['db=c'] })
   expect(JSON.parse(bodyOf(a, chosenOf(a, ['cart', 'db'])))).toEqual({ move: [] })
+})
+
+it('draws hosts at the same height on both sides, and a way for each move', () => {
+  const a = placement()
+  const m = mappingOf(a, a.placement, [1, 2, 0])
+  expect(m.now.map((b) => [b.host, b.y, b.height])).toEqual(m.then.map((b) => [b.host, b.y, b.height]))
+  expect(m.now.map((b) => b.spots.map((s) => s.name))).toEqual([['db', 'cart'], [], ['web']])
+  expect(m.then.map((b) => b.spots.map((s) => [s.name, s.other]))).toEqual([[['cart', undefined]], [['db', 'b']], [['web', undefined]]])
+  expect(m.ways.map((w) => [a.containers[w.index]!.name, w.from, w.to])).toEqual([['db', 36, 112]])
+  expect(m.height).toBe(66 + 10 + 46 + 10 + 46)
+  const many = { ...a, containers: Array.from({ length: 9 }, (_, i) => ({ ...a.containers[0]!, name: `c${i}` })), placement: Array(9).fill(0) }
+  expect(mappingOf(many, many.placement, [0]).now[0]).toMatchObject({ more: 3, height: 26 + 7 * 20 })
 })
 
 it('shows on each host what moves first, and counts what is of the host', () => {

@@ -129,6 +129,60 @@ export function chipsOf(a: Placement, at: number[], than: number[]): { chips: Ch
   return hosts
 }
 
+/** A container in the drawn mapping: in the box of a host, at a height. */
+export interface Spot {
+  index: number
+  name: string
+  y: number
+  /** The host that it goes to, or came from. */
+  other?: string
+}
+
+/** The box of a host on one side of the drawn mapping. Units are pixels; more is how many containers have no line in it. */
+export interface Box {
+  host: string
+  y: number
+  height: number
+  spots: Spot[]
+  more: number
+}
+
+/** Heights of the drawn mapping, in pixels, and how many containers that stay are named in a box. */
+export const MAPPING = { row: 20, head: 26, gap: 10, stay: 6 }
+
+/** The drawn mapping: the boxes of hosts now and then, and the way of each container that moves between them. */
+export function mappingOf(a: Placement, at: number[], order: number[]): { now: Box[]; then: Box[]; ways: { index: number; from: number; to: number }[]; height: number } {
+  const now = a.containers.map((c) => c.host)
+  const side = (here: number[], there: number[]): Box[] => {
+    const chips = chipsOf(a, here, there)
+    let y = 0
+    return order.map((h) => {
+      const moving = chips[h]!.chips.filter((c) => c.other)
+      const shown = [...moving, ...chips[h]!.chips.filter((c) => !c.other).slice(0, MAPPING.stay)]
+      const more = chips[h]!.chips.length - shown.length
+      const box = { host: a.hosts[h]!.name, y, height: MAPPING.head + MAPPING.row * Math.max(1, shown.length + (more > 0 ? 1 : 0)), more, spots: shown.map((c, i) => ({ index: c.index, name: c.container.name, other: c.other, y: y + MAPPING.head + MAPPING.row * (i + 0.5) })) }
+      y += box.height + MAPPING.gap
+      return box
+    })
+  }
+  const [left, right] = [side(now, at), side(at, now)]
+  // The boxes of a host are at the same height on both sides.
+  let y = 0
+  left.forEach((l, i) => {
+    const r = right[i]!
+    for (const box of [l, r]) {
+      for (const s of box.spots) s.y += y - box.y
+      box.y = y
+    }
+    l.height = r.height = Math.max(l.height, r.height)
+    y += l.height + MAPPING.gap
+  })
+  const spotOf = (boxes: Box[]) => new Map(boxes.flatMap((b) => b.spots.map((s) => [s.index, s.y] as const)))
+  const [from, to] = [spotOf(left), spotOf(right)]
+  const ways = a.containers.flatMap((_, index) => (at[index] !== now[index] && from.has(index) && to.has(index) ? [{ index, from: from.get(index)!, to: to.get(index)! }] : []))
+  return { now: left, then: right, ways, height: Math.max(0, y - MAPPING.gap) }
+}
+
 /** The order in which hosts are shown: those that change most first, then as they are. */
 export function hostOrder(a: Placement, shown: Placement): number[] {
   const change = a.hosts.map((h, i) => Math.abs(shown.hosts_after[i]!.cpu_cores.mean - a.hosts_before[i]!.cpu_cores.mean) / h.cores)

@@ -3,7 +3,7 @@ import { usePlacement } from './data'
 import { bytes, clock, digits, format, span } from './format'
 import { Middle } from './middle'
 import { Save } from './picture'
-import { askedOf, bodyOf, changeOf, chipsOf, chosenOf, figuresOf, heatOf, hostOrder, keyOf, partsOf, percent, PRESET_NAMES, RULE_NAMES, ruleOf, ruleText, valueKind, way, type Chip } from './placement'
+import { askedOf, bodyOf, changeOf, chipsOf, chosenOf, figuresOf, heatOf, hostOrder, keyOf, mappingOf, partsOf, percent, PRESET_NAMES, RULE_NAMES, ruleOf, ruleText, valueKind, way, type Box, type Chip } from './placement'
 import { PRESETS, RULES, short, type Change, type Preset, type RuleKind, type State } from './state'
 import { useExplainer } from './tip'
 import type { HostUse, Placement, PlaceStep } from './types'
@@ -147,6 +147,7 @@ function Found({ a, state, change }: { a: Placement; state: State; change: Chang
       {of.broken_after?.map((text) => <p key={text} class="state hot place-state" data-broken-after>Broken then: {text}.</p>)}
       {a.moves.length > 0 && <Moves a={a} shown={of} chosen={chosen} state={state} change={change} />}
       {(of.kept?.length ?? 0) > 0 && <KeptByRules a={of} />}
+      {a.moves.length > 0 && <Mapping a={a} shown={of} change={change} />}
       <Hosts a={a} shown={of} change={change} />
       <div class="place-foot">
         <span class="saves" role="group" aria-label="Save the chosen moves">
@@ -258,6 +259,51 @@ function KeptByRules({ a }: { a: Placement }) {
     </section>
   )
 }
+
+/** The mapping drawn: hosts as boxes, now on the left and then on the right, and the way of each container that moves. */
+function Mapping({ a, shown, change }: { a: Placement; shown: Placement; change: Change }) {
+  const [lit, setLit] = useState<number>()
+  const order = hostOrder(a, shown).slice(0, FEW_HOSTS)
+  const m = mappingOf(a, shown.placement, order)
+  const side = (boxes: Box[], x: number, when: 'now' | 'then') => boxes.map((b) => (
+    <g key={b.host} data-box={b.host} data-when={when}>
+      <rect class="map-box" x={x} y={b.y + 0.5} width={BOX} height={b.height - 1} rx="5" />
+      <text class="map-host" x={x + 10} y={b.y + 17}>{shortened(b.host)}</text>
+      {b.spots.map((s) => {
+        const open = () => change({ node: short(a.containers[s.index]!.id), edge: undefined, status: undefined, chart: undefined, by: 'container' })
+        const label = s.other ? `${s.name}, on ${b.host} ${when}, ${when === 'now' ? 'moves to' : 'came from'} ${s.other}` : `${s.name}, on ${b.host} ${when}`
+        return (
+          <g key={s.index} class={`map-spot${s.other ? ` moved ${when}` : ''}${lit === s.index ? ' lit' : ''}`} data-spot={s.name} role="button" tabindex={0} aria-label={label} onClick={open} onKeyDown={(e) => (e.key === 'Enter' || e.key === ' ') && (e.preventDefault(), open())} onFocus={() => setLit(s.index)} onBlur={() => setLit(undefined)} onMouseEnter={() => setLit(s.index)} onMouseLeave={() => setLit(undefined)}>
+            <title>{label}</title>
+            <rect x={x + 6} y={s.y - 9} width={BOX - 12} height="18" rx="3" />
+            <text x={x + 12} y={s.y + 4}>{shortened(s.name)}</text>
+          </g>
+        )
+      })}
+      {b.more > 0 && <text class="map-more" x={x + 12} y={b.y + b.height - 8}>and {b.more} more that stay</text>}
+    </g>
+  ))
+  return (
+    <section class="place-moves" aria-labelledby="place-map" data-mapping>
+      <h2 id="place-map">Mapping</h2>
+      <div class="scroll pad">
+        <svg class="mapping" width={WIDE} height={m.height + 22} viewBox={`0 -22 ${WIDE} ${m.height + 22}`} role="group" aria-label={`Where containers run now and then: ${m.ways.length} move`}>
+          <text class="map-head" x="0" y="-8">Now</text>
+          <text class="map-head" x={WIDE - BOX} y="-8">Then</text>
+          {m.ways.map((w) => <path key={w.index} class={lit === w.index ? 'map-way lit' : 'map-way'} data-way={a.containers[w.index]!.name} d={`M${BOX - 6} ${w.from} C${WIDE / 2} ${w.from} ${WIDE / 2} ${w.to} ${WIDE - BOX + 6} ${w.to}`} />)}
+          {side(m.now, 0, 'now')}
+          {side(m.then, WIDE - BOX, 'then')}
+        </svg>
+      </div>
+    </section>
+  )
+}
+
+/** Widths of the drawn mapping and of its boxes, in pixels, and how many characters fit into one. */
+const WIDE = 760
+const BOX = 250
+const FIT = 32
+const shortened = (name: string): string => (name.length > FIT ? `${name.slice(0, FIT / 2 - 1)}…${name.slice(-FIT / 2)}` : name)
 
 /** The hosts now and then, side by side. */
 function Hosts({ a, shown, change }: { a: Placement; shown: Placement; change: Change }) {
