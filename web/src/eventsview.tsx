@@ -7,7 +7,7 @@ export function EventsView({ query, period }: { query: string; period: number })
   const { data, error } = useEvents(query, () => `/api/outsight/events?${query}`, period)
   return (
     <section class="events" data-events aria-label="Events">
-      <h3>Events <span class="muted">{data && (data.events.length > 0 ? `· ${data.events.length + (data.omitted ?? 0)} in this time` : '· none in this time')}</span></h3>
+      <h2>Events <span class="muted">{data && (data.events.length > 0 ? `· ${data.events.length + (data.omitted ?? 0)} in this time` : '· none in this time')}</span></h2>
       {error && <p class="inline-error" role="alert">{error}</p>}
       {data && data.events.length > 0 && (
         <ol>

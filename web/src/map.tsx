@@ -110,7 +110,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
         <div class="zoom" role="group" aria-label="Size of the map">
           <button data-zoom="in" title="Nearer (+, or Ctrl and the wheel)" aria-label="Nearer" onClick={() => zoomTo(scale * STEP)}>+</button>
           <button data-zoom="out" title="Farther (−, or Ctrl and the wheel)" aria-label="Farther" onClick={() => zoomTo(scale / STEP)}>−</button>
-          <button data-zoom="fit" title="All of the map (0); again: as wide as the page" aria-label="All of the map" aria-pressed={zoom === 'fit'} onClick={() => setZoom(zoom === 'fit' ? 'auto' : 'fit')}>Fit</button>
+          <button data-zoom="fit" title="All of the map (0); again: as wide as the page" aria-label="Fit all of the map" aria-pressed={zoom === 'fit'} onClick={() => setZoom(zoom === 'fit' ? 'auto' : 'fit')}>Fit</button>
         </div>
       )}
       <div class="map-frame" ref={frame} data-scale={scale.toFixed(3)}>
@@ -326,10 +326,11 @@ function EdgeLabel({ edge, x, y, room, scale, heat, look, text, spoken, chosen, 
   const fits = [text, lastPart(text)].find((t) => textWidth(t, size) + side <= room)
   if (!chosen && (fits === undefined || scale < NAMES_ONLY)) return null
   const words = fits ?? text
+  const named = spoken.includes(words) ? spoken : `${spoken}, ${words}` // who speaks to a page says what is written
   const width = textWidth(words, size) + side
   const height = size + 8
   return (
-    <g class={`label ${heat}${look}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
+    <g class={`label ${heat}${look}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}`} role="button" tabindex={0} aria-label={named} aria-pressed={chosen} data-edge={edge.id} onClick={choose} onKeyDown={onEnter(choose)}>
       <title>{spoken}</title>
       <rect x={x - width / 2} y={y - height / 2} width={width} height={height} rx={height / 2} />
       {fails && <circle class="failed" cx={x - width / 2 + 11} cy={y} r="3.500" />}
@@ -368,7 +369,7 @@ function NodeCard({ node, x, y, shape, scale, cores, chosen, dim, loop, choose, 
       : node.usage ? [cpu >= 0 ? `${cpu < 0.01 ? format(cpu, 'cores') : digits(cpu)} cores` : '', wait >= 0.005 ? `wait ${duration(wait)}` : node.usage.memory_bytes !== undefined ? format(node.usage.memory_bytes, 'B') : ''].filter(Boolean).slice(...(shape.direction === 'right' ? [] : wait >= 0.005 ? [1, 2] : [0, 1])).join(' · ')
       : 'gone'
   const share = Math.max(0, Math.min(1, cpu / cores || 0))
-  const spoken = `${node.name}, ${node.kind}, ${second}`
+  const spoken = `${node.name} ${second}, ${node.kind}`
   return (
     <g class={`node ${node.kind}${chosen ? ' chosen' : ''}${dim ? ' dim' : ''}${node.gone ? ' gone' : ''}${unnamed(node) ? ' unnamed' : ''}`}>
       <g role="button" tabindex={0} aria-label={spoken} aria-pressed={chosen} data-node={node.id} onClick={choose} onKeyDown={onEnter(choose)}>

@@ -103,11 +103,11 @@ function Chain({ answer: a, graph, state, change }: Part) {
         {path.hops.map((h, i) => {
           const way = i > 0 ? `${path.hops[i - 1]!.name} → ${h.name}` : `all requests to ${h.name}`
           const calls = h.of_request?.calls ?? 1
-          const label = <><span>{path.statistic} {duration(h.weight)}</span>{Math.abs(calls - 1) >= 0.05 && <small data-explain="path.calls" data-value={digits(calls)}>{digits(calls)} calls</small>}</>
+          const label = <><span>{path.statistic} {duration(h.weight)}</span>{' '}{Math.abs(calls - 1) >= 0.05 && <small data-explain="path.calls" data-value={digits(calls)}>{digits(calls)} calls</small>}</>
           return (
             <li key={h.node}>
               {h.edge && edgeOf(graph, h.edge) ? (
-                <button class={edgeOf(graph, h.edge) === chosenEdge ? 'hop-edge chosen' : 'hop-edge'} data-hop-edge={h.edge} title={way} aria-label={`${way}: ${path.statistic} ${duration(h.weight)}`}
+                <button class={edgeOf(graph, h.edge) === chosenEdge ? 'hop-edge chosen' : 'hop-edge'} data-hop-edge={h.edge} title={way} aria-label={`${way}: ${path.statistic} ${duration(h.weight)}${Math.abs(calls - 1) >= 0.05 ? ` ${digits(calls)} calls` : ''}`}
                   onClick={() => change({ edge: short(h.edge!), node: undefined, status: undefined, chart: undefined })}>
                   {label}
                 </button>

@@ -80,7 +80,7 @@ export function Table({ graph, state, change }: { graph: Graph; state: State; ch
     </th>
   )
   return (
-    <section class="containers" aria-label="Containers">
+    <section class="containers" aria-label="Table of containers">
       <div class="bar-row">
         <h2>{TITLES[state.by]}</h2>
         <span class="muted">
