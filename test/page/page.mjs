@@ -625,6 +625,7 @@ const steps = {
       // Rules keep all that would move; of the first of them it is said.
       await page.goto(`${url}#view=placement&${window}${want.moves.flatMap((s) => s.moves.map((m) => `&stay=${m.name}`)).join('')}`)
       await page.waitForSelector(`[data-kept-container="${move.name}"]:has-text("stays by a rule")`)
+      await picture(page, 'placement-kept')
       await page.goto(`${url}#view=placement&${window}`)
       await told(want.moves.length)
       // One move is unchecked: the figures follow, and are those of the command line with the others.

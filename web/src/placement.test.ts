@@ -56,10 +56,10 @@ it('draws hosts at the same height on both sides, and a way for each move', () =
   expect(m.now.map((b) => [b.host, b.y, b.height])).toEqual(m.then.map((b) => [b.host, b.y, b.height]))
   expect(m.now.map((b) => b.spots.map((s) => s.name))).toEqual([['db', 'cart'], [], ['web']])
   expect(m.then.map((b) => b.spots.map((s) => [s.name, s.other]))).toEqual([[['cart', undefined]], [['db', 'b']], [['web', undefined]]])
-  expect(m.ways.map((w) => [a.containers[w.index]!.name, w.from, w.to])).toEqual([['db', 36, 112]])
-  expect(m.height).toBe(66 + 10 + 46 + 10 + 46)
+  expect(m.ways.map((w) => [a.containers[w.index]!.name, w.from, w.to])).toEqual([['db', 36.5, 120.5]])
+  expect(m.height).toBe(74 + 10 + 53 + 10 + 53)
   const many = { ...a, containers: Array.from({ length: 9 }, (_, i) => ({ ...a.containers[0]!, name: `c${i}` })), placement: Array(9).fill(0) }
-  expect(mappingOf(many, many.placement, [0]).now[0]).toMatchObject({ more: 3, height: 26 + 7 * 20 })
+  expect(mappingOf(many, many.placement, [0]).now[0]).toMatchObject({ more: 3, height: 26 + 7 * 21 + 6 })
 })
 
 it('shows on each host what moves first, and counts what is of the host', () => {

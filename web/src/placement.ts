@@ -148,7 +148,7 @@ export interface Box {
 }
 
 /** Heights of the drawn mapping, in pixels, and how many containers that stay are named in a box. */
-export const MAPPING = { row: 20, head: 26, gap: 10, stay: 6 }
+export const MAPPING = { row: 21, head: 26, foot: 6, gap: 10, stay: 6 }
 
 /** The drawn mapping: the boxes of hosts now and then, and the way of each container that moves between them. */
 export function mappingOf(a: Placement, at: number[], order: number[]): { now: Box[]; then: Box[]; ways: { index: number; from: number; to: number }[]; height: number } {
@@ -160,7 +160,7 @@ export function mappingOf(a: Placement, at: number[], order: number[]): { now: B
       const moving = chips[h]!.chips.filter((c) => c.other)
       const shown = [...moving, ...chips[h]!.chips.filter((c) => !c.other).slice(0, MAPPING.stay)]
       const more = chips[h]!.chips.length - shown.length
-      const box = { host: a.hosts[h]!.name, y, height: MAPPING.head + MAPPING.row * Math.max(1, shown.length + (more > 0 ? 1 : 0)), more, spots: shown.map((c, i) => ({ index: c.index, name: c.container.name, other: c.other, y: y + MAPPING.head + MAPPING.row * (i + 0.5) })) }
+      const box = { host: a.hosts[h]!.name, y, height: MAPPING.head + MAPPING.row * Math.max(1, shown.length + (more > 0 ? 1 : 0)) + MAPPING.foot, more, spots: shown.map((c, i) => ({ index: c.index, name: c.container.name, other: c.other, y: y + MAPPING.head + MAPPING.row * (i + 0.5) })) }
       y += box.height + MAPPING.gap
       return box
     })

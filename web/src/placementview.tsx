@@ -247,7 +247,10 @@ function Moves({ a, shown, chosen, state, change }: { a: Placement; shown: Place
 function KeptByRules({ a }: { a: Placement }) {
   return (
     <section class="place-moves" aria-labelledby="place-kept" data-kept>
-      <h2 id="place-kept">Kept by rules</h2>
+      <div class="bar-row">
+        <h2 id="place-kept">Kept by rules</h2>
+        <span class="muted small">although another host would be better</span>
+      </div>
       <ul class="kept">
         {a.kept!.map((k) => (
           <li key={k.container} data-kept-container={k.name}>
@@ -285,7 +288,10 @@ function Mapping({ a, shown, change }: { a: Placement; shown: Placement; change:
   ))
   return (
     <section class="place-moves" aria-labelledby="place-map" data-mapping>
-      <h2 id="place-map">Mapping</h2>
+      <div class="bar-row">
+        <h2 id="place-map">Mapping</h2>
+        <span class="muted small">{m.ways.length === 1 ? '1 container moves' : `${m.ways.length} containers move`}{a.hosts.length > order.length && `; the ${order.length} hosts that change most`}</span>
+      </div>
       <div class="scroll pad">
         <svg class="mapping" width={WIDE} height={m.height + 22} viewBox={`0 -22 ${WIDE} ${m.height + 22}`} role="group" aria-label={`Where containers run now and then: ${m.ways.length} move`}>
           <text class="map-head" x="0" y="-8">Now</text>
