@@ -387,7 +387,10 @@ func jsonOf(r *collectResult) collectJSON {
 	for i := range s.Edges {
 		k := &s.Edges[i].Key
 		e := collectedEntry{Owner: nameOf(s, k.Owner), Peer: peerOf(s, k), Side: k.Role.String(), Transport: k.Transport.String(),
-			Service: k.Service.String(), Process: k.Process, Index: &s.Edges[i].Index}
+			Process: k.Process, Index: &s.Edges[i].Index}
+		if !k.Others {
+			e.Service = k.Service.String()
+		}
 		if k.Client.IsValid() {
 			e.Client = k.Client.String()
 		}
@@ -428,7 +431,7 @@ func nameOf(s *region.Sample, id model.CgroupID) string {
 
 // peerOf is who is at the other end of an edge: a container of the host by its control group or its address, or else the
 // address.
-func peerOf(s *region.Sample, k *region.EdgeKey) string {
+func peerOf(s *region.Sample, k *model.KernelEdgeKey) string {
 	if name := nameOf(s, k.Peer); k.Peer != 0 && name != "" {
 		return name
 	}
