@@ -193,7 +193,6 @@ func fillEdge(c *model.EdgeCounters, role model.Role, of region.Figures) {
 	c.Failures = c.FailuresRefused + c.FailuresTimedOut + c.FailuresUnreachable
 }
 
-
 // raise makes c the greater of each of c and now: both are readings of what only grows, in whatever order they came.
 func (c *counters) raise(now *counters) {
 	for _, to := range groupCounts {

@@ -91,7 +91,8 @@ func newMaker(first *reading, before earlier) *maker {
 			m.goneEdges[first.Edges[i].ID] = gone[model.EdgeCounters]{first.Edges[i].Counters, first.At}
 		}
 	}
-	m.builder = frame.NewBuilder(began)
+	// An epoch of its own: another maker of the same life, before this process, has had other rows.
+	m.builder = frame.NewBuilder(began.Add(time.Duration(first.At.UnixNano() % int64(time.Millisecond))))
 	m.builder.Limit(columns)
 	return m
 }

@@ -493,4 +493,3 @@ var remedies = map[Reason]string{
 	Gone:     "see whether its agent runs",
 	Version:  "run the same release on the host and here",
 }
-
