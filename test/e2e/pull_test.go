@@ -95,6 +95,18 @@ func (w *talking) pulling(t *testing.T, arguments ...string) *outsight {
 		freePort(t), "--promql", "full", "--promql-every", "1s", "--pull", w.listen, "--pull-key-file", w.keys}, arguments...)...)
 }
 
+// hasRead waits until a server has the first frame of the host: a map shows what was counted since.
+func (w *talking) hasRead(o *outsight) {
+	o.t.Helper()
+	eventually(o.t, func() error {
+		metrics, err := o.metrics()
+		if err == nil && metrics.find("outsight_pull_frames_total", nil).sum() == 0 {
+			err = errors.New("the server has made no frame yet")
+		}
+		return err
+	})
+}
+
 // has is an error until the server's map has the edge with so many requests, paired.
 func (w *talking) has(o *outsight, requests float64) error {
 	response, err := client.Get("http://" + o.address + "/api/outsight/graph?from=now-10m")
@@ -109,7 +121,7 @@ func (w *talking) has(o *outsight, requests float64) error {
 	edge, there := m.own([]edge{{client: w.client.name, server: w.server.name}})[w.client.name+" -> "+w.server.name]
 	switch {
 	case !there:
-		return fmt.Errorf("the map has no edge between the two: %+v", m)
+		return fmt.Errorf("the map of %d edges has none between the two", len(m.Edges))
 	case edge.ClientSide == nil || edge.ServerSide == nil || !edge.Paired:
 		return fmt.Errorf("the edge has not both ends: %+v", edge)
 	case edge.ClientSide.Transactions != requests || edge.ServerSide.Transactions != requests:
@@ -133,7 +145,7 @@ func (w *talking) same(o *outsight) error {
 			matchers = append(matchers, fmt.Sprintf("%s=%q", label, value))
 		}
 		selector := strings.Join(matchers, ",")
-		found := o.query("{" + selector + "}")
+		found := o.query(`{__name__!~".*(duration|latency|delay)_seconds",` + selector + "}") // those are histograms
 		for _, histogram := range []string{"outsight_edge_transaction_duration_seconds",
 			"outsight_edge_first_byte_duration_seconds", "container_run_queue_latency_seconds"} {
 			for _, part := range []string{"count", "sum"} {
@@ -178,6 +190,7 @@ func TestPull(t *testing.T) {
 	t.Parallel()
 	w := newTalking(t)
 	o := w.pulling(t, "--pull-interval", "500ms")
+	w.hasRead(o)
 	w.work("1")
 	docker(t, "pause", w.client.name)
 	eventually(t, func() error { return errors.Join(w.has(o, 7), w.same(o)) })
@@ -211,6 +224,7 @@ func TestPull(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := running(t, o.address, o.command.Args[1:]...)
+	w.hasRead(again)
 	eventually(t, func() error { return w.has(again, 14) })
 	w.work("3")
 	eventually(t, func() error { return w.has(again, 21) })
@@ -251,11 +265,15 @@ func TestPullWithoutAgent(t *testing.T) {
 			t.Errorf("the server: %v\n%s", err, log)
 		}
 	})
-	edge := func(requests float64) error {
+	get := func(path string) (string, error) {
 		text, err := exec.Command(within[0], append(within[1:], "curl", "-sS", "--max-time", "20",
-			"http://127.0.0.1:8470/api/outsight/graph?from=now-10m")...).Output()
+			"http://127.0.0.1:8470"+path)...).Output()
+		return string(text), err
+	}
+	edge := func(requests float64) error {
+		text, err := get("/api/outsight/graph?from=now-10m")
 		var m drawnMap
-		if err := errors.Join(err, json.Unmarshal(text, &m)); err != nil {
+		if err := errors.Join(err, json.Unmarshal([]byte(text), &m)); err != nil {
 			return err
 		}
 		e := m.own([]edge{{client: w.client.name, server: w.server.name}})[w.client.name+" -> "+w.server.name]
@@ -265,6 +283,14 @@ func TestPullWithoutAgent(t *testing.T) {
 		}
 		return nil
 	}
+	eventually(t, func() error {
+		text, err := get("/metrics")
+		if err == nil && !strings.Contains(text, "\noutsight_pull_frames_total ") ||
+			strings.Contains(text, "\noutsight_pull_frames_total 0\n") {
+			err = errors.New("the server has made no frame yet")
+		}
+		return err
+	})
 	w.work("1")
 	eventually(t, func() error { return edge(7) })
 	agent := w.agent.command.Process
@@ -358,6 +384,9 @@ func TestPullStandbys(t *testing.T) {
 		})
 	}
 	reads(t, servers)
+	for _, o := range servers {
+		w.hasRead(o)
+	}
 	w.work("1")
 	all(7)
 	for turn, requests := range []float64{14, 21} {
