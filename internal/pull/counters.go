@@ -126,22 +126,14 @@ var derivedColumns = map[frame.TableID][]string{
 var columns = func() *frame.Projection {
 	all := map[frame.TableID][]string{frame.Endpoints: {}, frame.Labelled: {}, frame.Addresses: {}, frame.Listeners: {},
 		frame.Translations: {}, frame.Features: {}, frame.Connections: {}, frame.PacketSamples: {}}
+	all[frame.Containers], all[frame.Edges] = region.Columns(model.OfContainer), region.Columns(model.OfEdge)
 	for table, names := range derivedColumns {
 		all[table] = append(all[table], names...)
 	}
-	all[frame.Containers] = keys(keys(keys(all[frame.Containers], groupCounts), groupHistograms), containerLevels)
-	all[frame.Edges] = keys(keys(keys(all[frame.Edges], edgeCounts), edgeRequests), edgeHistograms)
 	return frame.NewProjection(all)
 }()
 
-func keys[V any](all []string, of map[string]V) []string {
-	for name := range of {
-		all = append(all, name)
-	}
-	return all
-}
-
-// columnOf are the columns of containers and edges by their series, as region.Metric.Series writes them.
+// columnOfContainer and columnOfEdge are the columns of containers and edges by their series, as region.Metric.Series writes them.
 var columnOfContainer, columnOfEdge = seriesOf(model.ContainerRows), seriesOf(model.EdgeRows)
 
 func seriesOf[T any](rows []model.Row[T]) map[string]string {
