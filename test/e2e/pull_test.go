@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
+	"outsight/test/natscluster"
 )
 
 // running starts another outsight command, which answers at an address; it is ended with the test.
@@ -305,39 +305,6 @@ func TestPullWithoutAgent(t *testing.T) {
 	}
 }
 
-// natsCluster are three NATS servers; it says where they are.
-func natsCluster(t *testing.T) string {
-	t.Helper()
-	var routes, urls []string
-	ports := make([]int, 3)
-	for i := range ports {
-		_, port, err := net.SplitHostPort(freePort(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Sscan(port, &ports[i]); err != nil {
-			t.Fatal(err)
-		}
-		routes = append(routes, "nats://127.0.0.1:"+port)
-	}
-	for i := range ports {
-		s, err := natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("node", i), Host: "127.0.0.1", Port: -1,
-			NoSigs: true, MaxPayload: 8 << 20, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 8 << 30,
-			Cluster: natsserver.ClusterOpts{Name: "outsight", Host: "127.0.0.1", Port: ports[i]},
-			Routes:  natsserver.RoutesFromStr(strings.Join(routes, ","))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		if !s.ReadyForConnections(patience) {
-			t.Fatal("a NATS server does not answer")
-		}
-		urls = append(urls, s.ClientURL())
-	}
-	return strings.Join(urls, ",")
-}
-
 // reads waits until exactly one of the servers reads the one host, and says which.
 func reads(t *testing.T, servers []*outsight) (which int) {
 	t.Helper()
@@ -366,10 +333,14 @@ func reads(t *testing.T, servers []*outsight) (which int) {
 func TestPullStandbys(t *testing.T) {
 	t.Parallel()
 	w := newTalking(t)
-	nats := natsCluster(t)
+	nats, err := natscluster.Start(3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Stop)
 	var servers []*outsight
 	for i := range 3 {
-		servers = append(servers, w.pulling(t, "--nats", nats, "--nats-stream", fmt.Sprint("STREAM", i), "--nats-replicas", "3",
+		servers = append(servers, w.pulling(t, "--nats", nats.URLs(), "--nats-stream", fmt.Sprint("STREAM", i), "--nats-replicas", "3",
 			"--queue-bytes", fmt.Sprint(16<<20)))
 	}
 	all := func(requests float64) {
