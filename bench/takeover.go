@@ -64,7 +64,7 @@ func measureTakeover(ctx context.Context, o options) ([]row, error) {
 		if err := p.start(ctx, o); err != nil {
 			return nil, err
 		}
-		defer p.stop()
+		defer func() { p.stop() }() // of the process that there is by then
 		all[i] = p
 	}
 	var took []float64
