@@ -107,6 +107,7 @@ var parts = []part{
 	{"netprobe", measureNetprobe},
 	{"place", measurePlace},
 	{"region", measureRegion},
+	{"takeover", measureTakeover},
 	{"appmetrics", measureAppmetrics},
 	{"placement-run", measurePlacement},
 	{"incast", measureIncast},

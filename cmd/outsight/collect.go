@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,11 +16,10 @@ import (
 	"outsight/internal/agent"
 	"outsight/internal/graph"
 	"outsight/internal/model"
+	"outsight/internal/pull"
 	"outsight/internal/region"
 	"outsight/internal/region/credit"
-	"outsight/internal/region/readwire"
 	"outsight/internal/region/shm"
-	"outsight/internal/region/tcp"
 )
 
 type collectFlags struct {
@@ -32,19 +29,9 @@ type collectFlags struct {
 	interval time.Duration
 	output   string
 	credit   byteSize
-	// transport is one of those below.
+	// transport is one of those of package pull.
 	transport string
 }
-
-// The transports over the network.
-const (
-	transportAuto   = "auto"
-	transportKernel = "kernel"
-	transportTCP    = "tcp"
-)
-
-// packetWindow is how many packets of a host may be unanswered at a time.
-const packetWindow = 16
 
 func newCollect() *cobra.Command {
 	o := collectFlags{credit: 256 << 10}
@@ -73,7 +60,7 @@ readings; --once shows the sums since the host's agent began to count.`,
 	c.Flags().BoolVar(&o.once, "once", false, "read once, and show the sums since the agent began")
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
-	c.Flags().StringVar(&o.transport, "transport", transportAuto, "how HOST:PORT is read: kernel (packets that the host's "+
+	c.Flags().StringVar(&o.transport, "transport", pull.TransportAuto, "how HOST:PORT is read: kernel (packets that the host's "+
 		"kernel answers, whatever its processes do), tcp (its agent answers), or auto (kernel where it answers, else tcp)")
 	c.Flags().Var(&o.credit, "credit", "how much is read at a time over the network of all hosts together (Credit-FC), shared "+
 		"by those that are being read; 0: no bound")
@@ -89,7 +76,7 @@ func (o *collectFlags) check() error {
 	case o.interval < time.Millisecond:
 		return usagef("--interval is %v, want 1ms or more", o.interval)
 	}
-	if err := oneOf("transport", o.transport, transportAuto, transportKernel, transportTCP); err != nil {
+	if err := oneOf("transport", o.transport, pull.TransportAuto, pull.TransportKernel, pull.TransportTCP); err != nil {
 		return err
 	}
 	for _, from := range o.from {
@@ -234,7 +221,7 @@ func (c *collected) open(ctx context.Context) (err error) {
 		}
 	} else {
 		var r credit.ReadCloser
-		if r, err = c.dial(ctx); err == nil {
+		if r, c.by, err = pull.Dial(ctx, c.from, c.key, c.transport); err == nil {
 			c.reader = r
 			if c.window != nil {
 				c.reader = c.window.Within(r)
@@ -247,44 +234,6 @@ func (c *collected) open(ctx context.Context) (err error) {
 	return err
 }
 
-// dial chooses the transport: the kernel's packets where they are answered, else TCP.
-func (c *collected) dial(ctx context.Context) (credit.ReadCloser, error) {
-	if c.transport != transportTCP {
-		r, err := c.dialKernel(ctx)
-		if err == nil || c.transport == transportKernel {
-			return r, err
-		}
-	}
-	r, err := tcp.Dial(ctx, c.from, c.key)
-	if err == nil {
-		c.by = transportTCP
-	}
-	return r, err
-}
-
-// dialKernel is an error where no packet is answered.
-func (c *collected) dialKernel(ctx context.Context) (credit.ReadCloser, error) {
-	key, err := readwire.KeyOf(c.key)
-	if err != nil {
-		return nil, err
-	}
-	o := readwire.Options{Window: packetWindow}
-	if c.transport == transportAuto {
-		o.Attempts = 3 // in 140 ms
-	}
-	client, err := readwire.Dial(c.from, key, o)
-	if err != nil {
-		return nil, err
-	}
-	r := readwire.Reader{Client: client}
-	var first [readwire.BlockBytes]byte
-	if err := r.Read(ctx, region.ControlID, 0, first[:]); err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	c.by = transportKernel
-	return r, nil
-}
-
 func (c *collected) close() {
 	if c.reader != nil {
 		c.reader.Close()
@@ -293,21 +242,7 @@ func (c *collected) close() {
 }
 
 // whyLate says in a word what kind of error it is, and the error.
-func whyLate(err error) string {
-	kind := "error"
-	var timeout net.Error
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		kind = "deadline"
-	case errors.Is(err, region.ErrRefused):
-		kind = "refused"
-	case errors.Is(err, region.ErrGone):
-		kind = "gone"
-	case errors.Is(err, region.ErrVersion):
-		kind = "version"
-	}
-	return kind + ": " + err.Error()
-}
+func whyLate(err error) string { return string(pull.ReasonOf(err)) + ": " + err.Error() }
 
 func (o *collectFlags) write(out io.Writer, results []collectResult) error {
 	if o.output == "json" {
@@ -387,7 +322,10 @@ func jsonOf(r *collectResult) collectJSON {
 	for i := range s.Edges {
 		k := &s.Edges[i].Key
 		e := collectedEntry{Owner: nameOf(s, k.Owner), Peer: peerOf(s, k), Side: k.Role.String(), Transport: k.Transport.String(),
-			Service: k.Service.String(), Process: k.Process, Index: &s.Edges[i].Index}
+			Process: k.Process, Index: &s.Edges[i].Index}
+		if !k.Others {
+			e.Service = k.Service.String()
+		}
 		if k.Client.IsValid() {
 			e.Client = k.Client.String()
 		}
@@ -428,7 +366,7 @@ func nameOf(s *region.Sample, id model.CgroupID) string {
 
 // peerOf is who is at the other end of an edge: a container of the host by its control group or its address, or else the
 // address.
-func peerOf(s *region.Sample, k *region.EdgeKey) string {
+func peerOf(s *region.Sample, k *model.KernelEdgeKey) string {
 	if name := nameOf(s, k.Peer); k.Peer != 0 && name != "" {
 		return name
 	}

@@ -22,6 +22,7 @@ import (
 	"outsight/internal/frame"
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
+	"outsight/internal/pull"
 	"outsight/internal/queue"
 	"outsight/internal/quota"
 	"outsight/internal/store"
@@ -126,7 +127,7 @@ func (f *receiveFlags) readNATS() (err error) {
 func (f *receiveFlags) any() bool { return f.grpc != "" || f.http != "" }
 
 func asked(c *cobra.Command) bool {
-	for _, name := range []string{"otlp", "otlp-http", "nats", "nats-file"} {
+	for _, name := range []string{"otlp", "otlp-http", "nats", "nats-file", "pull", "pull-file"} {
 		if c.Flags().Changed(name) {
 			return true
 		}
@@ -168,6 +169,8 @@ type receiver struct {
 	ingest *ingest.Ingest
 	// control says what agents measure; nil where nothing is measured.
 	control *control.Server
+	// pull reads hosts; nil where none is to be read.
+	pull *pull.Pull
 	// cluster puts names to what comes; nil where there is none.
 	cluster *kubernetes.Cluster
 	// named is closed when it is known, or is waited for no longer.
@@ -293,6 +296,9 @@ func (r *receiver) run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if r.pull != nil {
+		group.Go(func() error { return r.pull.Run(ctx) })
+	}
 	group.Go(func() error { return r.ingest.Run(ctx) })
 	return group.Wait()
 }
@@ -359,6 +365,9 @@ func (r *receiver) metrics() http.Handler {
 			"# TYPE outsight_listener_dropped_connections_total counter\n")
 		for _, d := range r.listeners.Drops() {
 			fmt.Fprintf(w, "outsight_listener_dropped_connections_total{bound=%q} %d\n", d.Name, d.Count)
+		}
+		if r.pull != nil {
+			_ = r.pull.WriteMetrics(w) // who asked has gone
 		}
 	})
 }

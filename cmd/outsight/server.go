@@ -29,6 +29,7 @@ type serverOptions struct {
 	queryFlags
 	frameFlags
 	controlFlags
+	pull         pullFlags
 	kubernetes   kubernetesFlags
 	listen, data string
 	retention    time.Duration
@@ -57,6 +58,7 @@ serves what is in there.`,
   sudo outsight server
   sudo outsight server --otlp-http 0.0.0.0:4318 --token-file /etc/outsight/tokens \
     --tls-cert server.pem --tls-key server.key
+  outsight server --pull web1:8473,web2:8473 --pull-key-file /etc/outsight/region.keys
   outsight server --store http://metrics:9090 --listen 0.0.0.0:8470 --token-file tokens`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
@@ -80,6 +82,9 @@ serves what is in there.`,
 				return err
 			}
 			if err := o.controlFlags.check(); err != nil {
+				return err
+			}
+			if err := o.pull.check(&o); err != nil {
 				return err
 			}
 			if o.parquet != "" && o.named() {
@@ -108,6 +113,7 @@ serves what is in there.`,
 	o.queryFlags.addTenants(c)
 	o.kubernetes.add(c)
 	o.controlFlags.add(c)
+	o.pull.add(c)
 	c.Flags().StringVar(&o.listen, "listen", api.DefaultAddress, "address of the page and the API")
 	c.Flags().StringVar(&o.data, "data", defaultData, "directory that keeps what was seen, and what waits to be stored")
 	// What was copied here to be looked at must not be deleted because it is old.
@@ -223,6 +229,9 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if err := in.openControl(ctx, &o.controlFlags, frames); err != nil {
 			return err
 		}
+		if err := in.openPull(ctx, &o.pull, frames); err != nil {
+			return err
+		}
 		if cluster != nil {
 			group.Go(func() error { cluster.Run(ctx); return nil })
 		}
@@ -230,7 +239,13 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 			group.Go(func() error { series.Run(ctx); return nil })
 		}
 		options.Metrics, options.Ready = withTenantQueries(withFrameMetrics(in.metrics(), frames, series), kept), in.ready
-		options.Features = func() []model.Feature { return append(storeFeatures(kept), in.ingest.Features()...) }
+		options.Features = func() []model.Feature {
+			features := append(storeFeatures(kept), in.ingest.Features()...)
+			if in.pull != nil {
+				features = append(features, in.pull.Features()...)
+			}
+			return features
+		}
 		options.Refusals, options.Quotas = in.ingest.Refusals, in.ingest.Quotas
 		if in.control != nil {
 			options.HostsWith = in.control.HostsWith
@@ -243,6 +258,9 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 			drops = append(drops, listeners.Drops()...)
 			if in.control != nil {
 				drops = append(drops, in.control.Drops()...)
+			}
+			if in.pull != nil {
+				drops = append(drops, in.pull.Drops()...)
 			}
 			if cluster != nil {
 				drops = append(append(drops, cluster.Drops()...), names.Drops()...)

@@ -30,6 +30,8 @@ type Builder struct {
 	header Header
 	before *Frame
 	forced bool
+	// only are the columns that the snapshots have; nil is all.
+	only   *Projection
 	texts  texts
 	tables [NumTables]rows
 	// What is known of the rows of each table while they live.
@@ -87,6 +89,10 @@ func Of(s *model.Snapshot) *Frame { return NewBuilder(s.Time).Build(s) }
 
 // ForceKey makes the next frame a key frame: one that is told completely.
 func (b *Builder) ForceKey() { b.forced = true }
+
+// Limit leaves columns out of the frames that the Builder makes: those that the source of its snapshots does not know,
+// which is not the same as 0.
+func (b *Builder) Limit(only *Projection) { b.only = only }
 
 // Drops are the Builder's bounds.
 func (b *Builder) Drops() []model.Drop {

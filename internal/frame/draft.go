@@ -11,8 +11,11 @@ import (
 type draft struct {
 	*Table
 	scratch *scratch
-	info    *TableInfo
-	row     int
+	table   TableID
+	// only are the columns that are filled in; nil is all.
+	only *Projection
+	info *TableInfo
+	row  int
 	// any says of each histogram whether a row has one.
 	any []bool
 	// totals are how many durations histograms have, by column and row.
@@ -32,6 +35,7 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 	p.order()
 	known := &p.b.tables[p.table]
 	d := newDraft(p.table, len(p.plans), &known.scratch)
+	d.only = p.b.only
 	p.prepare(d)
 	d.texts, d.totalsBefore, d.unmerged = !f.IsKey(), p.b.tables[p.table].totals, len(p.b.merged) == 0
 	seconds := 0.0
@@ -155,7 +159,7 @@ func zeroed[T any](all []T, length int) []T {
 func newDraft(t TableID, rows int, s *scratch) *draft {
 	info := &Schema[t]
 	s.ids = zeroed(s.ids, rows*(1+len(info.Histograms)))
-	d := &draft{scratch: s, Table: &Table{IDs: s.ids[:rows:rows], Attributes: make([][]uint64, len(info.Attributes)),
+	d := &draft{scratch: s, table: t, Table: &Table{IDs: s.ids[:rows:rows], Attributes: make([][]uint64, len(info.Attributes)),
 		Columns: make([]Values, len(info.Columns)), Histograms: make([]Histograms, len(info.Histograms))}, info: info,
 		any: make([]bool, len(info.Histograms))}
 	s.numbers = zeroed(s.numbers, rows*(len(info.Attributes)+3*len(info.Histograms)))

@@ -133,11 +133,12 @@ func fillColumns[T any](d *draft, rows []model.Row[T], of *T) {
 			c := &rows[i].Columns[j]
 			switch {
 			case c.Histogram != nil:
-				if h, ok := c.Histogram(of); ok {
+				if h, ok := c.Histogram(of); ok && d.only.histogram(int(d.table), histogram) {
 					d.setHistogram(histogram, h)
 				}
 				histogram++
 				continue
+			case !d.only.column(int(d.table), column):
 			case c.Value != nil:
 				if v, ok := c.Value(of); ok {
 					d.set(column, math.Float64bits(v))

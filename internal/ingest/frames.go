@@ -267,3 +267,14 @@ func rowsOf(f *frame.Frame) (n int) {
 	}
 	return n
 }
+
+// TakeFrame takes an encoded frame that came in another way than by a request, as if it were one of a tenant. When it
+// returns without an error, the frame is durable. wantKey is that its key frame is not known here.
+func (i *Ingest) TakeFrame(ctx context.Context, tenant string, data []byte) (wantKey bool, err error) {
+	hold := &reservation{from: i.inFlight, ctx: ctx, tenant: tenant}
+	defer hold.release()
+	if err := hold.grow(int64(len(data))); err != nil {
+		return false, err
+	}
+	return i.acceptFrame(ctx, tenant, data, hold)
+}

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -41,26 +42,25 @@ type ContainerFigures struct {
 type EdgeFigures struct {
 	// Index of the edge, and the generation of its record.
 	Index, Generation uint32
-	Key               EdgeKey
+	Key               model.KernelEdgeKey
 	Figures           Figures
 }
 
-// EdgeKey identifies an edge: see model.KernelEdgeKey.
-type EdgeKey struct {
-	Owner, Peer          model.CgroupID
-	Role                 model.Role
-	Transport            model.Transport
-	Service              netip.AddrPort
-	Client               netip.Addr
-	Process, PeerProcess string
-	Others               bool
+// GroupFigures are those of a control group that there is, without what the figures of its container say.
+type GroupFigures struct {
+	ID model.CgroupID
+	// Container is the index of its container in Dictionary.Containers.
+	Container int
+	Figures   Figures
 }
 
 // Sample is what a host's regions said at one reading.
 type Sample struct {
 	Control    *Control
 	Dictionary *Dictionary
+	// Containers have the sums of their Groups.
 	Containers []ContainerFigures
+	Groups     []GroupFigures
 	Edges      []EdgeFigures
 	// Restarted says that the host's agent is another one than at the reading before: all counters began anew.
 	Restarted bool
@@ -218,8 +218,8 @@ func (c *Collector) collect(ctx context.Context) error {
 		}
 	}
 	bySlot := make(map[uint32]Figures, len(slots))
-	for slot, container := range slots {
-		bySlot[slot] = of[container]
+	for slot := range slots {
+		bySlot[slot] = Figures{}
 	}
 	edges, byEdge, err := c.readEdges(ctx)
 	if err != nil {
@@ -239,7 +239,15 @@ func (c *Collector) collect(ctx context.Context) error {
 		}
 		for index, b := range read.of {
 			server := false
-			if e, known := edges[index]; known && r.Index == IndexEdge {
+			if r.Index == IndexEdge {
+				e, there := edges[index]
+				if !there {
+					continue
+				}
+				if r.generation(b, e.Generation) != e.Generation {
+					delete(edges, index) // its place is another one's now
+					continue
+				}
 				server = e.Key.Role == model.RoleServer
 			}
 			if b, err = c.consistent(ctx, r, index, b); err != nil {
@@ -253,15 +261,68 @@ func (c *Collector) collect(ctx context.Context) error {
 	if err := c.readHistograms(ctx, wanted); err != nil {
 		return err
 	}
+	if err := c.addGroups(ctx, slots, bySlot, of); err != nil {
+		return err
+	}
 	for i, one := range c.dictionary.Containers {
 		c.sample.Containers = append(c.sample.Containers, ContainerFigures{one, of[i]})
 	}
 	for _, index := range c.edges {
-		e := edges[index]
+		e, there := edges[index]
+		if !there {
+			continue
+		}
 		e.Figures = byEdge[index]
 		c.sample.Edges = append(c.sample.Edges, *e)
 	}
 	return nil
+}
+
+// addGroups adds the figures of control groups to those of their containers, where the slots are still theirs.
+func (c *Collector) addGroups(ctx context.Context, slots map[uint32]slotOwner, figures map[uint32]Figures,
+	of []Figures) error {
+	r, owner := c.directory(IndexSlot)
+	if r == nil {
+		return nil
+	}
+	used := slices.Sorted(maps.Keys(slots))
+	now, err := c.readRecords(ctx, r, used)
+	if err != nil {
+		return err
+	}
+	for _, slot := range used {
+		is := slots[slot]
+		if model.CgroupID(owner.number(now.of[slot], 0)) != is.id {
+			continue
+		}
+		c.sample.Groups = append(c.sample.Groups, GroupFigures{is.id, is.container, figures[slot]})
+		of[is.container].add(figures[slot])
+	}
+	return nil
+}
+
+// add adds other figures up to them.
+func (f Figures) add(other Figures) {
+	for series, more := range other {
+		to := f[series]
+		if to == nil {
+			sum := *more
+			f[series] = &sum
+			continue
+		}
+		to.Count += more.Count
+		to.Histogram = merged(to.Histogram, more.Histogram)
+	}
+}
+
+// merged is the sum of two histograms, which stay as they are. Either may be nil.
+func merged(a, b *model.Histogram) *model.Histogram {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	sum := a.Clone()
+	sum.Merge(b)
+	return sum
 }
 
 // counts reports whether a region has metrics.
@@ -291,10 +352,16 @@ func (c *Collector) directory(of Index) (*Region, *Field) {
 	return nil, nil
 }
 
+// slotOwner is whose a slot is: a control group, of a container by its index.
+type slotOwner struct {
+	id        model.CgroupID
+	container int
+}
+
 // slots are those of the control groups of known containers.
-func (c *Collector) slots(ctx context.Context) (map[uint32]int, error) {
+func (c *Collector) slots(ctx context.Context) (map[uint32]slotOwner, error) {
 	r, owner := c.directory(IndexSlot)
-	found := map[uint32]int{}
+	found := map[uint32]slotOwner{}
 	if r == nil {
 		return found, nil
 	}
@@ -306,9 +373,9 @@ func (c *Collector) slots(ctx context.Context) (map[uint32]int, error) {
 		return nil, fmt.Errorf("reading the region %s: %w", r.Name, err)
 	}
 	for slot := range r.Records {
-		id := owner.number(all[slot*r.RecordBytes:], 0)
-		if container, known := c.dictionary.Groups[model.CgroupID(id)]; known && id != 0 {
-			found[slot] = container
+		id := model.CgroupID(owner.number(all[slot*r.RecordBytes:], 0))
+		if container, known := c.dictionary.Groups[id]; known && id != 0 {
+			found[slot] = slotOwner{id, container}
 		}
 	}
 	return found, nil
@@ -343,16 +410,21 @@ func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map
 			continue
 		}
 		c.edges = append(c.edges, index)
-		e := &EdgeFigures{Index: index, Key: r.edgeKey(b)}
-		if f := r.field(RoleGeneration, ""); f != nil {
-			e.Generation = uint32(f.number(b, 0))
-		}
+		e := &EdgeFigures{Index: index, Key: r.edgeKey(b), Generation: r.generation(b, 0)}
 		found[index], figures[index] = e, Figures{}
 	}
 	return found, figures, nil
 }
 
-func (r *Region) edgeKey(b []byte) (k EdgeKey) {
+// generation of a record; otherwise where the region's records have none.
+func (r *Region) generation(b []byte, otherwise uint32) uint32 {
+	if f := r.field(RoleGeneration, ""); f != nil {
+		return uint32(f.number(b, 0))
+	}
+	return otherwise
+}
+
+func (r *Region) edgeKey(b []byte) (k model.KernelEdgeKey) {
 	number := func(name string) uint64 {
 		if f := r.field(RoleKey, "key."+name); f != nil {
 			return f.number(b, 0)
@@ -371,10 +443,16 @@ func (r *Region) edgeKey(b []byte) (k EdgeKey) {
 		}
 		return ""
 	}
-	k = EdgeKey{Owner: model.CgroupID(number("owner")), Peer: model.CgroupID(number("peer")), Role: model.Role(number("role")),
-		Transport: model.Transport(number("transport")), Others: number("others") != 0,
-		Service: netip.AddrPortFrom(address("service"), uint16(number("port"))), Client: address("client"),
-		Process: name("process"), PeerProcess: name("peer_process")}
+	k = model.KernelEdgeKey{Owner: model.CgroupID(number("owner")), Peer: model.CgroupID(number("peer")),
+		NetNS: uint32(number("netns")), Role: model.Role(number("role")), Transport: model.Transport(number("transport")),
+		Others: number("others") != 0, Client: address("client"), Process: name("process"),
+		PeerProcess: name("peer_process"), Forwarder: number("forwarder") == 1, Forwarded: number("forwarder") == 2}
+	if !k.Others {
+		k.Service = netip.AddrPortFrom(address("service"), uint16(number("port")))
+	}
+	if port := uint16(number("far_port")); port != 0 {
+		k.Far = netip.AddrPortFrom(address("far"), port)
+	}
 	if k.Client == netip.IPv6Unspecified() {
 		k.Client = netip.Addr{}
 	}
@@ -490,13 +568,7 @@ func (c *Collector) readHistograms(ctx context.Context, wanted []wantedHistogram
 			state = histogramState{w.sum, model.HistogramOfCells(cells.sum(w.r, read[w.r.ID].of[w.key.index]), w.sum)}
 			c.histograms[w.key] = state
 		}
-		if w.into.Histogram == nil {
-			w.into.Histogram = state.histogram
-			continue
-		}
-		sum := w.into.Histogram.Clone()
-		sum.Merge(state.histogram)
-		w.into.Histogram = sum
+		w.into.Histogram = merged(w.into.Histogram, state.histogram)
 	}
 	return nil
 }

@@ -126,6 +126,25 @@ var usages = map[string]usage{
 	"endpoints": {index: IndexEndpoint, fields: map[string]use{"used": owner, "generation": {role: RoleGeneration}}},
 }
 
+// Columns are those columns of the registry that regions have, in order.
+func Columns(of model.Entity) []string {
+	var all []string
+	for _, u := range usages {
+		if u.of != of {
+			continue
+		}
+		for _, one := range u.fields {
+			for _, name := range []string{one.column, one.server} {
+				if name != "" {
+					all = append(all, name)
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // Describe is the list of regions of sources, in their order from FirstDataID on, with the metrics that their fields
 // are. Which columns of the registry these are is in usages.
 func Describe(sources []Source) (regions []Region, metrics []Metric, err error) {

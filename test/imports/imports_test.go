@@ -107,8 +107,13 @@ var allowed = map[string]map[string]string{
 	"internal/region":        {"internal/model": "metrics of the registry, histograms"},
 	"internal/region/shm":    {"internal/region": "the reader that it implements", "internal/model": "what was refused"},
 	"internal/region/credit": {"internal/region": "the reader that it bounds"},
-	"internal/region/tcp":    {"internal/region": "the reader that it implements", "internal/model": "what was refused"},
-	"internal/budget":        {},
+	"internal/pull": {
+		"internal/model": "what is read becomes its values", "internal/frame": "frames out", "internal/network": "edges with owners",
+		"internal/region": "what is read", "internal/region/credit": "how much at a time",
+		"internal/region/readwire": "one of the transports", "internal/region/tcp": "one of the transports",
+	},
+	"internal/region/tcp": {"internal/region": "the reader that it implements", "internal/model": "what was refused"},
+	"internal/budget":     {},
 	"internal/recorder": {
 		"internal/model": "ticks in, containers beside them",
 		"internal/csvy":  "rows out: the names of columns, and the heads of files",
@@ -219,7 +224,7 @@ var allowed = map[string]map[string]string{
 		"internal/kubernetes": "", "internal/budget": "", "internal/energy": "", "internal/access": "",
 		"internal/quota": "", "internal/probe": "", "internal/stamp": "", "internal/control": "", "internal/predict": "",
 		"internal/region": "", "internal/region/shm": "", "internal/region/tcp": "", "internal/region/credit": "",
-		"internal/region/readwire": "",
+		"internal/pull": "",
 	},
 	"cmd/outsight-agent": {
 		"internal/frame": "",

@@ -1,0 +1,287 @@
+package pull
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"outsight/internal/frame"
+	"outsight/internal/model"
+	"outsight/internal/network"
+)
+
+// framePeriod is the least time between two frames of a host, as agents have it.
+const framePeriod = time.Second
+
+// forgetAfter is for how long it is remembered what a control group or an edge had counted that is gone. A reading that
+// another server had begun before may tell of it once more.
+const forgetAfter = 10 * time.Minute
+
+// maker makes frames of the readings of one host. It keeps the greatest of what readings say of each counter, so that it
+// does not matter which server read, nor whether two did. It is for one goroutine.
+type maker struct {
+	// began is the epoch of the host's agent (reading.EpochNS); turn counts readings, and last is of the newest.
+	began uint64
+	turn  uint64
+	last  reading
+	// framed is the time of the newest frame.
+	framed   time.Time
+	builder  *frame.Builder
+	resolver *network.Resolver
+	// key is the key frame that was taken last, nil where the next one has to be one.
+	key        *frame.Frame
+	containers map[string]*containerState
+	groups     map[model.CgroupID]*groupState
+	edges      map[edgeID]*edgeState
+	// goneGroups and goneEdges had counted this when they went.
+	goneGroups map[model.CgroupID]gone[counters]
+	goneEdges  map[edgeID]gone[model.EdgeCounters]
+	// instances counts edges.
+	instances uint32
+}
+
+type gone[T any] struct {
+	had T
+	at  time.Time
+}
+
+// containerState is a container with what its control groups counted that are gone; turn is that of the last reading that
+// had it.
+type containerState struct {
+	container *model.Container
+	levels    levels
+	gone      counters
+	turn      uint64
+}
+
+// groupState and edgeState count last less base.
+type groupState struct {
+	container  string
+	last, base counters
+	turn       uint64
+}
+
+type edgeState struct {
+	key        model.KernelEdgeKey
+	instance   uint32
+	last, base model.EdgeCounters
+	turn       uint64
+}
+
+// earlier is what is known of a host from before this process: the newest frame's time.
+type earlier struct {
+	known bool
+	time  time.Time
+}
+
+// newMaker makes a maker for the life of an agent, of which first is the first reading. What it counted since it began is
+// in the first frame. But where frames of that life are stored already, others than this maker's, counting begins with the
+// first reading: those have what was before, and a row's number would be another one's.
+func newMaker(first *reading, before earlier) *maker {
+	began := time.Unix(0, int64(first.EpochNS))
+	m := &maker{began: first.EpochNS, resolver: network.New(network.Options{}), containers: map[string]*containerState{},
+		groups: map[model.CgroupID]*groupState{}, edges: map[edgeID]*edgeState{},
+		goneGroups: map[model.CgroupID]gone[counters]{}, goneEdges: map[edgeID]gone[model.EdgeCounters]{}}
+	if before.known && !before.time.Before(began) {
+		began = first.At
+		for i := range first.Groups {
+			m.goneGroups[first.Groups[i].ID] = gone[counters]{first.Groups[i].Counters, first.At}
+		}
+		for i := range first.Edges {
+			m.goneEdges[first.Edges[i].ID] = gone[model.EdgeCounters]{first.Edges[i].Counters, first.At}
+		}
+	}
+	// An epoch of its own: another maker of the same life, before this process, has had other rows.
+	m.builder = frame.NewBuilder(began.Add(time.Duration(first.At.UnixNano() % int64(time.Millisecond))))
+	m.builder.Limit(columns)
+	return m
+}
+
+// isOlder reports whether a reading is older than the newest one that was taken.
+func (m *maker) isOlder(r *reading) bool {
+	if r.EpochNS != m.began {
+		return r.EpochNS < m.began
+	}
+	if r.Reader == m.last.Reader {
+		return r.Number <= m.last.Number
+	}
+	return r.Term < m.last.Term
+}
+
+// take adds a reading, which must not be older.
+func (m *maker) take(r *reading) {
+	m.turn++
+	for i := range r.Containers {
+		from := &r.Containers[i]
+		id := from.Container.ID
+		c := m.containers[id]
+		if c == nil {
+			c = &containerState{}
+			m.containers[id] = c
+		}
+		if c.turn > 0 && r.Reader != m.last.Reader {
+			from.Levels.raise(&c.levels) // the two servers may have read in the other order
+		}
+		c.container, c.levels, c.turn = &from.Container, from.Levels, m.turn
+	}
+	for i := range r.Groups {
+		from := &r.Groups[i]
+		g := m.groups[from.ID]
+		if g == nil {
+			g = &groupState{container: r.Containers[from.Container].Container.ID}
+			if was, before := m.goneGroups[from.ID]; before {
+				g.base, g.last = was.had, was.had
+				delete(m.goneGroups, from.ID)
+			}
+			m.groups[from.ID] = g
+		}
+		g.last.raise(&from.Counters)
+		g.turn = m.turn
+	}
+	for i := range r.Edges {
+		from := &r.Edges[i]
+		e := m.edges[from.ID]
+		if e == nil {
+			m.instances++
+			e = &edgeState{key: from.Key, instance: m.instances}
+			if was, before := m.goneEdges[from.ID]; before {
+				e.base, e.last = was.had, was.had
+				delete(m.goneEdges, from.ID)
+			}
+			m.edges[from.ID] = e
+		}
+		raiseEdge(&e.last, &from.Counters)
+		e.turn = m.turn
+	}
+	m.last = *r
+	m.last.Containers, m.last.Groups, m.last.Edges = nil, nil, nil
+}
+
+// raise makes the counters among levels no less than they were.
+func (l *levels) raise(was *levels) {
+	for _, pair := range [...][2]*level{{&l.Kills, &was.Kills}, {&l.Periods, &was.Periods},
+		{&l.ThrottledPeriods, &was.ThrottledPeriods}, {&l.ThrottledNS, &was.ThrottledNS}} {
+		if now, before := pair[0], pair[1]; now.Known && before.Known {
+			now.N = max(now.N, before.N)
+		}
+	}
+}
+
+// isDue reports whether the newest reading becomes a frame: one of each second.
+func (m *maker) isDue(interval time.Duration) bool {
+	at := m.last.At
+	if interval >= framePeriod {
+		return at.After(m.framed)
+	}
+	return at.Truncate(framePeriod).After(m.framed.Truncate(framePeriod))
+}
+
+// frame makes a frame of all that was taken. What the newest reading has no more is in it for the last time.
+func (m *maker) frame() *frame.Frame {
+	at := m.last.At
+	if m.key == nil {
+		m.builder.ForceKey()
+	}
+	s := &model.Snapshot{Time: at, Host: model.Host{Name: m.last.Host, Cores: m.last.CPUs, BootID: m.last.BootID},
+		Self: model.SelfSample{Features: []model.Feature{{Name: "pull", Purpose: "figures that the kernel keeps as regions: no " +
+			"endpoints, disks, network interfaces and energy", State: model.FeatureWorks,
+			Reason: "this host is read from outside, by " + m.last.By}}}}
+	if !m.framed.IsZero() {
+		s.Window = at.Sub(m.framed)
+	}
+	m.framed = at
+	sums := m.sums()
+	containers := make([]*model.Container, 0, len(m.containers))
+	for id, c := range m.containers {
+		if c.turn != m.turn {
+			ended := *c.container
+			ended.Ended = at
+			c.container = &ended
+		}
+		containers = append(containers, c.container)
+		s.Containers = append(s.Containers, sampleOf(c, sums[id]))
+	}
+	slices.SortFunc(s.Containers, func(a, b model.ContainerSample) int { return cmp.Compare(a.Container.ID, b.Container.ID) })
+	s.Edges = m.resolver.Resolve(m.view(at, containers))
+	f := m.builder.Build(s)
+	m.forget(at)
+	return f
+}
+
+// sums are what the control groups of each container counted.
+func (m *maker) sums() map[string]*counters {
+	sums := make(map[string]*counters, len(m.containers))
+	for id, c := range m.containers {
+		sum := c.gone
+		sums[id] = &sum
+	}
+	for _, g := range m.groups {
+		if sum := sums[g.container]; sum != nil {
+			sum.add(&g.last, &g.base)
+		}
+	}
+	return sums
+}
+
+func sampleOf(c *containerState, sum *counters) model.ContainerSample {
+	s := model.ContainerSample{Container: c.container, CPU: &sum.CPU, Files: &sum.Files, Reclaim: &sum.Reclaim,
+		Processes: &model.ProcessCounters{TaskCounters: sum.Tasks, Threads: c.levels.Threads.N}}
+	if l := &c.levels; l.Memory.Known || l.Kills.Known {
+		s.Memory = &model.MemorySample{UsageBytes: l.Memory.N, OOMKills: l.Kills.N}
+	}
+	if l := &c.levels; l.Periods.Known {
+		s.Throttle = &model.ThrottleCounters{Periods: l.Periods.N, ThrottledPeriods: l.ThrottledPeriods.N,
+			ThrottledNS: l.ThrottledNS.N}
+	}
+	return s
+}
+
+func (m *maker) view(at time.Time, containers []*model.Container) network.View {
+	v := network.View{Time: at, Containers: containers, Edges: make([]model.KernelEdge, 0, len(m.edges)),
+		Container: func(id model.CgroupID) *model.Container {
+			if g := m.groups[id]; g != nil && m.containers[g.container] != nil {
+				return m.containers[g.container].container
+			}
+			return nil
+		}}
+	for _, e := range m.edges {
+		v.Edges = append(v.Edges, model.KernelEdge{Key: e.key, Instance: e.instance, Counters: e.last.Since(&e.base)})
+	}
+	slices.SortFunc(v.Edges, func(a, b model.KernelEdge) int { return cmp.Compare(a.Instance, b.Instance) })
+	return v
+}
+
+// forget drops what the newest reading has no more, after its last frame.
+func (m *maker) forget(at time.Time) {
+	for id, g := range m.groups {
+		if g.turn == m.turn {
+			continue
+		}
+		if c := m.containers[g.container]; c != nil {
+			c.gone.add(&g.last, &g.base)
+		}
+		m.goneGroups[id] = gone[counters]{g.last, at}
+		delete(m.groups, id)
+	}
+	for id, e := range m.edges {
+		if e.turn != m.turn {
+			m.goneEdges[id] = gone[model.EdgeCounters]{e.last, at}
+			delete(m.edges, id)
+		}
+	}
+	for id, c := range m.containers {
+		if c.turn != m.turn {
+			delete(m.containers, id)
+		}
+	}
+	prune(m.goneGroups, at)
+	prune(m.goneEdges, at)
+}
+
+func prune[K comparable, T any](all map[K]gone[T], now time.Time) {
+	for k, g := range all {
+		if now.Sub(g.at) > forgetAfter {
+			delete(all, k)
+		}
+	}
+}

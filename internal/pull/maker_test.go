@@ -1,0 +1,284 @@
+package pull
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"outsight/internal/frame"
+	"outsight/internal/model"
+	"outsight/internal/region"
+)
+
+// figuresOf are a figure for each column that regions have of an entity, by its series: the n-th counts n and something.
+func figuresOf[T any](of model.Entity, rows []model.Row[T]) (all region.Figures, counts map[string]uint64) {
+	all, counts = region.Figures{}, map[string]uint64{}
+	has := region.Columns(of)
+	for i := range rows {
+		for _, c := range rows[i].Columns {
+			if !slices.Contains(has, c.Name) {
+				continue
+			}
+			m := &region.Metric{Name: rows[i].Name, LabelName: c.Label.Name, LabelValue: c.Label.Value, Per: 1}
+			n := uint64(1000 + len(all))
+			f := &region.Figure{Metric: m, Count: n}
+			if c.Histogram != nil {
+				f.Histogram = &model.Histogram{Count: n, SumNS: n, ZeroCount: n}
+			}
+			all[m.Series()], counts[c.Name] = f, n
+		}
+	}
+	return all, counts
+}
+
+// checkFilled holds what the registry reads of an entity against what its figures were.
+func checkFilled[T any](t *testing.T, rows []model.Row[T], of *T, want map[string]uint64) {
+	t.Helper()
+	for i := range rows {
+		for _, c := range rows[i].Columns {
+			n, regions := want[c.Name]
+			if !regions {
+				continue
+			}
+			var got uint64
+			ok := false
+			switch {
+			case c.Count != nil:
+				got, ok = c.Count(of)
+			case c.Histogram != nil:
+				var h *model.Histogram
+				if h, ok = c.Histogram(of); h != nil {
+					got = h.Count
+				}
+			}
+			if !ok || got != n {
+				t.Errorf("%s is %d (%v), the region says %d", c.Name, got, ok, n)
+			}
+		}
+	}
+}
+
+// TestAllThatRegionsHave: each figure of a region is in the frame's column of its name, and not in another one.
+func TestAllThatRegionsHave(t *testing.T) {
+	figures, want := figuresOf(model.OfContainer, model.ContainerRows)
+	if len(want) < 20 {
+		t.Fatalf("%d columns of containers, want those of the registry", len(want))
+	}
+	c := containerState{container: &model.Container{}}
+	var sum counters
+	c.levels.fill(figures)
+	sum.fill(figures)
+	sample := sampleOf(&c, &sum)
+	checkFilled(t, model.ContainerRows, &sample, want)
+	for _, side := range []model.Role{model.RoleClient, model.RoleServer} {
+		for _, transport := range []model.Transport{model.TCP, model.UDP} {
+			figures, want := figuresOf(model.OfEdge, model.EdgeRows)
+			e := model.Edge{Side: side, Transport: transport}
+			if fillEdge(&e.Counters, side, figures); transport == model.TCP {
+				for _, ofUDP := range []string{"request_packets", "response_packets", "one_way"} {
+					delete(want, ofUDP)
+				}
+			} else {
+				for _, ofTCP := range []string{"failures_refused", "failures_timed_out", "failures_unreachable"} {
+					delete(want, ofTCP)
+				}
+			}
+			checkFilled(t, model.EdgeRows, &e, want)
+		}
+	}
+}
+
+// world is a host whose counters grow, and what was truly counted.
+type world struct {
+	random *rand.Rand
+	now    time.Time
+	groups []groupReading
+	edges  []edgeReading
+	// cpu and bytes were counted in all, ended things too.
+	cpu, bytes uint64
+	next       uint64
+	// ahead is by how much the clock of reader b is.
+	ahead time.Duration
+}
+
+var worldBegan = time.Unix(1_700_000_000, 0)
+
+func newWorld(seed uint64) *world {
+	return &world{random: rand.New(rand.NewPCG(seed, 1)), now: worldBegan.Add(time.Second)}
+}
+
+func (w *world) step() {
+	w.now = w.now.Add(700 * time.Millisecond)
+	if len(w.groups) == 0 || w.random.IntN(4) == 0 {
+		w.next++
+		w.groups = append(w.groups, groupReading{ID: model.CgroupID(w.next)})
+		w.edges = append(w.edges, edgeReading{ID: edgeID{uint32(w.next % 3), uint32(w.next)}, Key: model.KernelEdgeKey{
+			Owner: 1, Role: model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.next)}), 80)}})
+	}
+	for i := range w.groups {
+		n := w.random.Uint64N(100)
+		w.groups[i].Counters.CPU.UsageNS += n
+		w.cpu += n
+	}
+	for i := range w.edges {
+		n := w.random.Uint64N(100)
+		w.edges[i].Counters.SentBytes += n
+		w.bytes += n
+	}
+}
+
+// end ends a control group and an edge that have been read.
+func (w *world) end() {
+	if len(w.groups) > 1 {
+		w.groups, w.edges = slices.Delete(w.groups, 1, 2), slices.Delete(w.edges, 1, 2)
+	}
+}
+
+// read is a reading of now.
+func (w *world) read(reader string, term, number uint64) *reading {
+	at := w.now
+	if reader == "b" {
+		at = at.Add(w.ahead)
+	}
+	return &reading{From: "web1:1", Reader: reader, Term: term, Number: number, At: at, EpochNS: uint64(worldBegan.UnixNano()),
+		Host: "web1", CPUs: 2, Containers: []containerReading{{Container: model.Container{ID: model.HostContainerID, Name: "host",
+			Runtime: model.HostRuntime}}}, Groups: slices.Clone(w.groups), Edges: slices.Clone(w.edges)}
+}
+
+// totals are what the frames of a host have counted between two.
+func totals(t *testing.T, f *frame.Frame) (cpu, bytes uint64) {
+	t.Helper()
+	sum := func(table frame.TableID, column string) (n uint64) {
+		of := &f.Tables[table].Columns[frame.Column(table, column)]
+		for row := range f.Tables[table].IDs {
+			value, _ := of.At(row)
+			n += value
+		}
+		return n
+	}
+	return sum(frame.Containers, "cpu"), sum(frame.Edges, "request_bytes")
+}
+
+// TestWhoReadsDoesNotMatter: two servers read at once, by clocks that differ, and what they read comes late, twice, in
+// another order or never. The frame after the last reading has everything exactly once.
+func TestWhoReadsDoesNotMatter(t *testing.T) {
+	for seed := range uint64(50) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := newWorld(seed)
+			w.ahead = time.Duration(w.random.Int64N(int64(6*time.Second))) - 3*time.Second
+			w.step()
+			first := w.read("a", 1, 1)
+			m := newMaker(first, earlier{})
+			m.take(first)
+			frames := []*frame.Frame{m.frame()}
+			waiting := []*reading{}
+			numbers := map[string]uint64{"a": 1}
+			for turn := range 200 {
+				w.step()
+				reader := []string{"a", "b"}[w.random.IntN(2)]
+				numbers[reader]++
+				waiting = append(waiting, w.read(reader, uint64(1+turn/10), numbers[reader]))
+				if w.random.IntN(3) > 0 {
+					continue
+				}
+				w.random.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+				for _, r := range append(waiting, waiting...) {
+					if w.random.IntN(5) > 0 && !m.isOlder(r) {
+						m.take(r)
+						if m.isDue(10 * time.Millisecond) {
+							frames = append(frames, m.frame())
+						}
+					}
+				}
+				waiting = waiting[:0]
+				// What ends has been read before, and is not in any reading that is still to come.
+				numbers["b"]++
+				last := w.read("b", uint64(2+turn/10), numbers["b"])
+				if m.take(last); w.random.IntN(4) == 0 {
+					w.end()
+				}
+			}
+			w.step()
+			m.take(w.read("b", 1000, 1000))
+			w.now = w.now.Add(10 * time.Second)
+			m.take(w.read("b", 1000, 1001))
+			if !m.isDue(time.Second) {
+				t.Fatal("no frame is due a second later")
+			}
+			frames = append(frames, m.frame())
+			var cpuBefore, bytesBefore uint64
+			for i, f := range frames {
+				cpu, bytes := totals(t, f)
+				if cpu < cpuBefore || bytes < bytesBefore {
+					t.Fatalf("frame %d has %d ns and %d bytes, the one before %d and %d", i, cpu, bytes, cpuBefore, bytesBefore)
+				}
+				cpuBefore, bytesBefore = cpu, bytes
+			}
+			if cpuBefore != w.cpu || bytesBefore != w.bytes || len(frames) < 5 {
+				t.Errorf("%d frames have %d ns and %d bytes, counted were %d and %d", len(frames), cpuBefore, bytesBefore, w.cpu,
+					w.bytes)
+			}
+		})
+	}
+}
+
+// TestServerBegunAnew: where frames of the same life of an agent are stored, a new server counts from its first reading on;
+// where the agent has begun since, from the agent's begin on.
+func TestServerBegunAnew(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before earlier
+		all    bool
+	}{
+		{"of no frames", earlier{}, true},
+		{"of frames of this life", earlier{true, worldBegan.Add(time.Millisecond)}, false},
+		{"of frames of an earlier life", earlier{true, worldBegan.Add(-time.Millisecond)}, true},
+	} {
+		w := newWorld(1)
+		w.step()
+		first := w.read("a", 1, 1)
+		before := w.cpu
+		m := newMaker(first, c.before)
+		m.take(first)
+		m.frame()
+		w.step()
+		w.now = w.now.Add(time.Second)
+		m.take(w.read("a", 1, 2))
+		want := w.cpu
+		if !c.all {
+			want -= before
+		}
+		f := m.frame()
+		if got, _ := totals(t, f); got != want {
+			t.Errorf("%s: %d ns, want %d of %d", c.name, got, want, w.cpu)
+		}
+		if began := time.Unix(0, int64(f.Epoch)); c.all != (began.Sub(worldBegan) < time.Millisecond) {
+			t.Errorf("%s: the epoch is %v, the agent's %v", c.name, began, worldBegan)
+		}
+	}
+}
+
+// TestMissingIsNotZero: what no region has is missing in the frame.
+func TestMissingIsNotZero(t *testing.T) {
+	w := newWorld(1)
+	w.step()
+	r := w.read("a", 1, 1)
+	r.Containers[0].Levels.Memory = level{7, true}
+	m := newMaker(r, earlier{})
+	m.take(r)
+	f := m.frame()
+	for column, want := range map[string]bool{"cpu": true, "memory_usage": true, "memory_rss": false, "disk_reads": false,
+		"throttled": false} {
+		if _, got := f.Tables[frame.Containers].Columns[frame.Column(frame.Containers, column)].At(0); got != want {
+			t.Errorf("%s is there: %v, want %v", column, got, want)
+		}
+	}
+	for column, want := range map[string]bool{"request_bytes": true, "in_flight": false, "rtt_min": false} {
+		if _, got := f.Tables[frame.Edges].Columns[frame.Column(frame.Edges, column)].At(0); got != want {
+			t.Errorf("%s is there: %v, want %v", column, got, want)
+		}
+	}
+}
