@@ -20,6 +20,7 @@ import (
 	"outsight/internal/model"
 	"outsight/internal/region"
 	"outsight/internal/region/credit"
+	"outsight/internal/region/rdma"
 	"outsight/internal/region/readwire"
 	"outsight/internal/region/shm"
 	"outsight/internal/region/tcp"
@@ -34,6 +35,8 @@ type collectFlags struct {
 	credit   byteSize
 	// transport is one of those below.
 	transport string
+	// device is the RDMA device; empty is the first.
+	device string
 }
 
 // The transports over the network.
@@ -41,6 +44,7 @@ const (
 	transportAuto   = "auto"
 	transportKernel = "kernel"
 	transportTCP    = "tcp"
+	transportRDMA   = "rdma"
 )
 
 // packetWindow is how many packets of a host may be unanswered at a time.
@@ -74,7 +78,10 @@ readings; --once shows the sums since the host's agent began to count.`,
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	c.Flags().StringVar(&o.transport, "transport", transportAuto, "how HOST:PORT is read: kernel (packets that the host's "+
-		"kernel answers, whatever its processes do), tcp (its agent answers), or auto (kernel where it answers, else tcp)")
+		"kernel answers, whatever its processes do), tcp (its agent answers), rdma (its network card answers), or auto (kernel where it "+
+		"answers, else tcp)")
+	c.Flags().StringVar(&o.device, "rdma-device", "", "RDMA device of this host for --transport rdma, as in \"rdma link\" "+
+		"(default: the first with an active port)")
 	c.Flags().Var(&o.credit, "credit", "how much is read at a time over the network of all hosts together (Credit-FC), shared "+
 		"by those that are being read; 0: no bound")
 	return c
@@ -89,7 +96,7 @@ func (o *collectFlags) check() error {
 	case o.interval < time.Millisecond:
 		return usagef("--interval is %v, want 1ms or more", o.interval)
 	}
-	if err := oneOf("transport", o.transport, transportAuto, transportKernel, transportTCP); err != nil {
+	if err := oneOf("transport", o.transport, transportAuto, transportKernel, transportTCP, transportRDMA); err != nil {
 		return err
 	}
 	for _, from := range o.from {
@@ -111,6 +118,8 @@ type collected struct {
 	collector *region.Collector
 	// transport is which may be used, and by which is.
 	transport, by string
+	// device is the RDMA device.
+	device string
 	// window bounds reads over the network; nil: no bound.
 	window   *credit.Window
 	before   *region.Sample
@@ -135,7 +144,8 @@ func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	hosts := make([]*collected, len(o.from))
 	for i, from := range o.from {
-		hosts[i] = &collected{from: from, key: key, window: window, transport: o.transport}
+		hosts[i] = &collected{from: from, key: key, window: window, transport: o.transport,
+			device: o.device}
 		defer hosts[i].close()
 	}
 	tick := time.NewTicker(o.interval)
@@ -184,7 +194,7 @@ func failed(results []collectResult) error {
 // collectResult is one reading of one host.
 type collectResult struct {
 	From string
-	// By is the transport: socket, kernel or tcp; empty where there is none.
+	// By is the transport: socket, kernel, tcp or rdma; empty where there is none.
 	By string
 	// Late says that there is no sample of the host at this reading, and Why.
 	Late bool
@@ -247,8 +257,15 @@ func (c *collected) open(ctx context.Context) (err error) {
 	return err
 }
 
-// dial chooses the transport: the kernel's packets where they are answered, else TCP.
+// dial chooses the transport: RDMA where it is asked for, the kernel's packets where they are answered, else TCP.
 func (c *collected) dial(ctx context.Context) (credit.ReadCloser, error) {
+	if c.transport == transportRDMA {
+		r, err := rdma.Dial(ctx, c.from, c.key, rdma.Options{Device: c.device})
+		if err == nil {
+			c.by = transportRDMA
+		}
+		return r, err
+	}
 	if c.transport != transportTCP {
 		r, err := c.dialKernel(ctx)
 		if err == nil || c.transport == transportKernel {
