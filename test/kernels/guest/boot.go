@@ -35,6 +35,10 @@ func boot() {
 			r.Frames, err = beHost(side)
 			return "", err
 		}))
+	} else if os.Getenv(report.RDMA) != "" {
+		r.Release = release()
+		r.Checks = append(r.Checks, check("RDMA devices", rdmaDevices), check("RDMA", rdmaTests),
+			check("an agent's maps by RDMA", agentByRDMA))
 	} else {
 		r.Release = release()
 		fmt.Println("guest: up,", r.Release)

@@ -1,0 +1,387 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"outsight/internal/region"
+	"outsight/internal/region/rdma"
+	"outsight/internal/region/shm"
+)
+
+// The two RDMA devices: soft-RoCE on the ends of a cable, whose packets go over the cable although both ends are of
+// this host. Soft-RoCE in network namespaces does not work up to Linux 6.12.
+const (
+	rdmaHost, rdmaReader    = "rxe1", "rxe0"
+	rdmaAddress             = "192.0.2.2"
+	rdmaRegions             = rdmaAddress + ":8473"
+	rdmaSocket              = "/run/region.sock"
+	rdmaKeys                = "/run/region.keys"
+	rdmaKeyText             = "1 00112233445566778899aabbccddeeff\n"
+	rdmaWrites, rdmaHelper  = "/outsight-rdma-writes", "outsight-rdma"
+	compared                = 1 << 20 // bytes of each region
+	rdmaSettled, rdmaEnding = 20 * time.Second, 30 * time.Second
+)
+
+// rdmaDevices sets the devices up.
+func rdmaDevices() (string, error) {
+	modules, err := loadModules("/modules")
+	if err != nil {
+		return "", err
+	}
+	if err := commands(`
+		ip link add v0 type veth peer name v1
+		ip address add 192.0.2.1/32 dev v0
+		ip address add 192.0.2.2/32 dev v1
+		ip link set v0 mtu 4200 up
+		ip link set v1 mtu 4200 up`); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"all", "v0", "v1"} {
+		for file, value := range map[string]string{"accept_local": "1", "rp_filter": "0"} {
+			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv4/conf", name, file), []byte(value), 0); err != nil {
+				return "", err
+			}
+		}
+	}
+	return fmt.Sprintf("%d modules", modules), commands(`
+		ip route add 192.0.2.2/32 dev v0 src 192.0.2.1
+		ip route add 192.0.2.1/32 dev v1 src 192.0.2.2
+		ip rule add pref 10 iif v0 lookup local
+		ip rule add pref 11 iif v1 lookup local
+		ip rule add pref 20 to 192.0.2.0/24 lookup main
+		ip rule add pref 30 lookup local
+		ip rule del pref 0
+		rdma link add rxe0 type rxe netdev v0
+		rdma link add rxe1 type rxe netdev v1`)
+}
+
+// rdmaTests runs the tests of the package.
+func rdmaTests() (string, error) {
+	var output bytes.Buffer
+	command := exec.Command("/rdma.test", "-test.v")
+	command.Dir = "/tmp"
+	command.Env = append(os.Environ(), "OUTSIGHT_RDMA_HOST="+rdmaHost, "OUTSIGHT_RDMA_READER="+rdmaReader,
+		"OUTSIGHT_RDMA_ADDRESS="+rdmaAddress)
+	command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &output), os.Stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, failed(output.Bytes()))
+	}
+	counts := map[string]int{}
+	for _, found := range verdicts.FindAllSubmatch(output.Bytes(), -1) {
+		counts[string(found[1])]++
+	}
+	if counts["SKIP"] > 0 || counts["PASS"] == 0 {
+		return "", fmt.Errorf("%d tests passed and %d were skipped, want none", counts["PASS"], counts["SKIP"])
+	}
+	note := fmt.Sprintf("%d tests", counts["PASS"])
+	for line := range strings.Lines(output.String()) {
+		if _, figures, ok := strings.Cut(line, "emulated: "); ok {
+			note += "; " + strings.TrimSpace(figures)
+		}
+	}
+	return note, nil
+}
+
+// agentByRDMA reads what a real agent counts, by RDMA and by shared memory, while the agent is stopped.
+func agentByRDMA() (note string, err error) {
+	if err := os.WriteFile(rdmaKeys, []byte(rdmaKeyText), 0o600); err != nil {
+		return "", err
+	}
+	agent := exec.Command("/outsight", "agent", "--listen", agentAddress, "--socket", "/run/outsight.sock", "--log", "error",
+		"--region-socket", rdmaSocket, "--region-listen", rdmaRegions, "--region-key-file", rdmaKeys, "--region-rdma", rdmaHost)
+	agent.Stdout, agent.Stderr = os.Stdout, os.Stderr
+	if err := agent.Start(); err != nil {
+		return "", err
+	}
+	ended := make(chan struct{})
+	go func() {
+		agent.Wait()
+		close(ended)
+	}()
+	defer func() {
+		agent.Process.Kill()
+		<-ended
+	}()
+	if err := eventually(ended, func() error { _, err := metrics(); return err }); err != nil {
+		return "", err
+	}
+	if err := edgeCounts(ended); err != nil {
+		return "", err
+	}
+	collect := exec.Command("/outsight", "collect", "--from", rdmaRegions, "--key-file", rdmaKeys, "--transport", "rdma",
+		"--rdma-device", rdmaReader, "--output", "json")
+	collect.Stderr = os.Stdout
+	out, err := collect.StdoutPipe()
+	if err == nil {
+		err = collect.Start()
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		collect.Process.Kill()
+		collect.Wait()
+	}()
+	readings := bufio.NewReader(out)
+	first, err := nextReading(readings)
+	if err != nil || first.Late || first.Transport != "rdma" || len(first.Edges) < 2 {
+		return "", fmt.Errorf("outsight collect says %+v, %w", first, err)
+	}
+	note, err = compareStopped(agent.Process, readings)
+	if err != nil {
+		return note, err
+	}
+	return note, afterTheEnd(agent.Process, ended, readings)
+}
+
+// reading is what outsight collect says of one.
+type reading struct {
+	Transport, Why string
+	Late           bool
+	Edges          []json.RawMessage
+}
+
+func nextReading(from *bufio.Reader) (r reading, err error) {
+	line, err := from.ReadBytes('\n')
+	if err != nil {
+		return r, err
+	}
+	var all []reading
+	if err := json.Unmarshal(line, &all); err != nil || len(all) != 1 {
+		return r, fmt.Errorf("%s: %w", line, err)
+	}
+	return all[0], nil
+}
+
+// compareStopped stops the agent, and compares what RDMA and shared memory say of its maps. Its helper must not run
+// meanwhile.
+func compareStopped(agent *os.Process, readings *bufio.Reader) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	keys, err := region.ParseKeys([]byte(rdmaKeyText))
+	if err != nil {
+		return "", err
+	}
+	near, err := shm.Open(ctx, rdmaSocket, shm.Options{})
+	if err != nil {
+		return "", err
+	}
+	defer near.Close()
+	far, err := rdma.Dial(ctx, rdmaRegions, keys[0], rdma.Options{Device: rdmaReader})
+	if err != nil {
+		return "", err
+	}
+	defer far.Close()
+	writer, err := rdma.Dial(ctx, rdmaRegions, keys[0], rdma.Options{Device: rdmaReader, Helper: rdmaWrites})
+	if err != nil {
+		return "", err
+	}
+	defer writer.Close()
+	helper, err := servingHelper()
+	if err != nil {
+		return "", err
+	}
+	if err := agent.Signal(syscall.SIGSTOP); err != nil {
+		return "", err
+	}
+	defer agent.Signal(syscall.SIGCONT)
+	before, err := switches(helper)
+	if err != nil {
+		return "", err
+	}
+	words, still, err := compareBytes(ctx, near, far)
+	if err != nil {
+		return "", err
+	}
+	if err := compareFigures(ctx, near, far); err != nil {
+		return "", err
+	}
+	for range 2 { // one may have been read before the agent was stopped
+		if r, err := nextReading(readings); err != nil || r.Late {
+			return "", fmt.Errorf("while the agent is stopped, outsight collect says %+v, %w", r, err)
+		}
+	}
+	if err := writeIsRefused(ctx, near, writer); err != nil {
+		return "", err
+	}
+	after, err := switches(helper)
+	if err == nil && before != after {
+		err = fmt.Errorf("the helper ran while the agent's maps were read: %s, then %s", before, after)
+	}
+	return fmt.Sprintf("%d words equal of %d; the helper meanwhile: %s", still, words, after), err
+}
+
+// compareBytes holds that each word of the first part of each region that did not change is the same by both readers, and
+// that others lie between what they were before and after.
+func compareBytes(ctx context.Context, near, far region.Reader) (words, still int, err error) {
+	control, err := region.ReadControl(ctx, near)
+	if err != nil {
+		return 0, 0, err
+	}
+	sizes := map[uint32]uint64{region.ControlID: 4096, region.DictionaryID: 4096}
+	for _, r := range control.Regions {
+		sizes[r.ID] = min(r.Bytes(), compared)
+	}
+	for id, size := range sizes {
+		var copies [3][]byte
+		for i, reader := range []region.Reader{near, far, near} {
+			copies[i] = make([]byte, size)
+			if err := reader.Read(ctx, id, 0, copies[i]); err != nil {
+				return words, still, fmt.Errorf("region %d: %w", id, err)
+			}
+		}
+		for at := 0; at < int(size); at += 8 {
+			a, b, c := binary.LittleEndian.Uint64(copies[0][at:]), binary.LittleEndian.Uint64(copies[1][at:]),
+				binary.LittleEndian.Uint64(copies[2][at:])
+			words++
+			if a == c {
+				still++
+				if a != b {
+					return words, still, fmt.Errorf("region %d at %d is %#x, by RDMA %#x", id, at, a, b)
+				}
+			} else if a < c && (b < a || b > c) {
+				return words, still, fmt.Errorf("region %d at %d is %#x and then %#x, by RDMA %#x between", id, at, a, c, b)
+			}
+		}
+	}
+	if still < words/2 {
+		return words, still, fmt.Errorf("only %d of %d words did not change", still, words)
+	}
+	return words, still, nil
+}
+
+// compareFigures holds that the figures of the two groups, which are at rest, and of their edges are the same.
+func compareFigures(ctx context.Context, near, far region.Reader) error {
+	var figures [2]map[string]region.Figures
+	for i, reader := range []region.Reader{near, far} {
+		s, err := region.NewCollector(reader).Collect(ctx)
+		if err != nil {
+			return err
+		}
+		figures[i] = map[string]region.Figures{}
+		for _, c := range s.Containers {
+			if slices.Contains([]string{strings.Repeat("a", 64), strings.Repeat("b", 64)}, c.ID) {
+				figures[i]["container "+c.ID[:1]] = c.Figures
+			}
+		}
+		for _, e := range s.Edges {
+			if e.Key.Service.String() == serverAddress {
+				figures[i]["edge of the "+e.Key.Role.String()] = e.Figures
+			}
+		}
+	}
+	if names := slices.Sorted(maps.Keys(figures[0])); len(names) != 4 {
+		return fmt.Errorf("there are figures of %q, want of two containers and two ends", names)
+	}
+	for name, want := range figures[0] {
+		if got := figures[1][name]; !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("%s by RDMA: %s, want %s", name, textOf(got), textOf(want))
+		}
+	}
+	return nil
+}
+
+func textOf(f region.Figures) string {
+	var text strings.Builder
+	for _, series := range slices.Sorted(maps.Keys(f)) {
+		fmt.Fprintf(&text, "%s %v; ", series, f[series].Value())
+	}
+	return text.String()
+}
+
+// writeIsRefused has a reader that writes where it should read.
+func writeIsRefused(ctx context.Context, near, writer region.Reader) error {
+	const id = region.FirstDataID
+	before, after := make([]byte, 4096), make([]byte, 4096)
+	if err := near.Read(ctx, id, 0, before); err != nil {
+		return err
+	}
+	if err := writer.Read(ctx, id, 0, make([]byte, 4096)); !errors.Is(err, region.ErrRefused) {
+		return fmt.Errorf("a write to a map: %w", err)
+	}
+	if err := near.Read(ctx, id, 0, after); err != nil {
+		return err
+	}
+	if !bytes.Equal(before, after) {
+		return errors.New("a write that was refused has changed the map")
+	}
+	return nil
+}
+
+// afterTheEnd kills the agent: its helper ends with it, and the reader says why there are no figures.
+func afterTheEnd(agent *os.Process, ended <-chan struct{}, readings *bufio.Reader) error {
+	if err := agent.Kill(); err != nil {
+		return err
+	}
+	<-ended
+	for end := time.Now().Add(rdmaEnding); ; {
+		r, err := nextReading(readings)
+		if err != nil {
+			return err
+		}
+		if r.Late {
+			if !strings.HasPrefix(r.Why, "gone: ") {
+				return fmt.Errorf("the agent was killed, and outsight collect says %q", r.Why)
+			}
+			fmt.Println("guest: outsight collect says", r.Why)
+			break
+		}
+		if time.Now().After(end) {
+			return errors.New("the agent was killed, and outsight collect reads on")
+		}
+	}
+	return within(rdmaSettled, make(chan struct{}), func() error {
+		if pid, err := servingHelper(); err == nil {
+			return fmt.Errorf("the helper %s has outlived its agent", pid)
+		}
+		return nil
+	})
+}
+
+// servingHelper is the number of the helper that serves.
+func servingHelper() (string, error) {
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range processes {
+		line, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(line, []byte(rdmaHelper+"\x00serve\x00")) {
+			return filepath.Base(filepath.Dir(file)), nil
+		}
+	}
+	return "", errors.New("no helper serves")
+}
+
+// switches are the context switches of a process of one thread.
+func switches(pid string) (string, error) {
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for line := range strings.Lines(string(status)) {
+		for _, name := range []string{"Threads", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches", "Uid"} {
+			if strings.HasPrefix(line, name+":") {
+				all = append(all, strings.Join(strings.Fields(line), " "))
+			}
+		}
+	}
+	return strings.Join(all, ", "), nil
+}
