@@ -29,10 +29,13 @@
 #ifndef READER_OPCODE
 #define READER_OPCODE IBV_WR_RDMA_READ
 #endif
-// What a connection of "serve" lets its reader do, before the memory is asked. Tests allow more, to see that the memory
-// refuses as well.
+// What a connection of "serve" lets its reader do, and what its memory. Tests allow more in one of the two, to see that
+// the other refuses.
 #ifndef CONNECTION_ACCESS
 #define CONNECTION_ACCESS IBV_ACCESS_REMOTE_READ
+#endif
+#ifndef MEMORY_ACCESS
+#define MEMORY_ACCESS IBV_ACCESS_REMOTE_READ
 #endif
 
 enum {
@@ -204,7 +207,8 @@ static void register_memory(const struct request *q, int fd, struct reply *r)
 		fail(r, EINVAL, "registering %llu bytes of descriptor %d", (unsigned long long)q->length, fd);
 		return;
 	}
-	int protection = serving ? PROT_READ : PROT_READ | PROT_WRITE;
+	static bool written; // memory has to be mapped for writing
+	int protection = serving && !written ? PROT_READ : PROT_READ | PROT_WRITE;
 	struct ibv_mr *m = NULL;
 	void *memory = MAP_FAILED;
 	// Linux 6.1 pins pages as if they were to be written (ib_umem_get with FOLL_FORCE), which it refuses for a mapping
@@ -215,10 +219,11 @@ static void register_memory(const struct request *q, int fd, struct reply *r)
 			fail(r, errno, "mapping %llu bytes", (unsigned long long)q->length);
 			return;
 		}
-		m = ibv_reg_mr(domain, memory, q->length, serving ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_LOCAL_WRITE);
+		m = ibv_reg_mr(domain, memory, q->length, serving ? MEMORY_ACCESS : IBV_ACCESS_LOCAL_WRITE);
 		if (m || errno != EFAULT || protection & PROT_WRITE)
 			break;
 		munmap(memory, q->length);
+		written = true;
 		protection |= PROT_WRITE;
 	}
 	if (!m) {

@@ -68,6 +68,7 @@ func rdmaPrograms(t *testing.T, scratch string) map[string]string {
 		"outsight-rdma":         nil,
 		"outsight-rdma-writes":  {"-DREADER_OPCODE=IBV_WR_RDMA_WRITE"},
 		"outsight-rdma-permits": {"-DCONNECTION_ACCESS=(IBV_ACCESS_REMOTE_READ|IBV_ACCESS_REMOTE_WRITE)"},
+		"outsight-rdma-exposes": {"-DMEMORY_ACCESS=(IBV_ACCESS_REMOTE_READ|IBV_ACCESS_REMOTE_WRITE|IBV_ACCESS_LOCAL_WRITE)"},
 	} {
 		files[name] = filepath.Join(scratch, name)
 		if out, err := exec.Command("gcc", slices.Concat([]string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"}, faults,

@@ -38,6 +38,7 @@ const (
 	// Helpers that do what outsight-rdma does not: they are the same program, built with other constants.
 	writerHelper     = "/outsight-rdma-writes"
 	permissiveHelper = "/outsight-rdma-permits"
+	exposingHelper   = "/outsight-rdma-exposes"
 )
 
 var testKey = region.Key{ID: 1, Secret: []byte("sixteen bytes or more")}
@@ -161,14 +162,15 @@ func TestReadsAreTheMemory(t *testing.T) {
 	}
 }
 
-// TestWritesAreRefused has a reader that writes, once against a connection that allows reads alone, and once against one
-// that allows writes, where the memory's registration stands alone.
+// TestWritesAreRefused has a reader that writes: as it is, where the connection alone refuses, for the memory may be
+// written, and where the memory alone refuses, for the connection allows writes.
 func TestWritesAreRefused(t *testing.T) {
 	for name, host := range map[string]struct {
 		helper   string
 		statuses []uint32
 	}{
-		"connection": {"", []uint32{statusRemoteInvalidRequest, statusRemoteAccess}},
+		"both":       {"", []uint32{statusRemoteInvalidRequest, statusRemoteAccess}},
+		"connection": {exposingHelper, []uint32{statusRemoteInvalidRequest, statusRemoteAccess}},
 		"memory":     {permissiveHelper, []uint32{statusRemoteAccess}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"outsight/internal/region"
@@ -80,5 +82,89 @@ func TestWithoutHelper(t *testing.T) {
 	_, err := Dial(t.Context(), "192.0.2.1:8473", region.Key{}, Options{Helper: "/nowhere/" + Program})
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the helper: %v", err)
+	}
+}
+
+// TestRDMAPage holds docs/format/region-rdma.md against the code: where fields are, how long the whole is, and the
+// numbers of commands, which the helper's source has as well.
+func TestRDMAPage(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/format/region-rdma.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	rows := func(table string) (all [][]string) {
+		_, rest, found := strings.Cut(page, "\n| "+table+" |")
+		if !found {
+			t.Fatalf("the page has no table %q", table)
+		}
+		for i, line := range strings.Split(rest, "\n") {
+			if i < 2 { // its head
+				continue
+			}
+			if !strings.HasPrefix(line, "| ") {
+				return all
+			}
+			cells := strings.Split(strings.Trim(line, "| "), "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			all = append(all, cells)
+		}
+		return all
+	}
+	offsets := map[string]map[string]int{}
+	for table, want := range map[string]int{"end": endpointBytes, "region": entryBytes, "reply": replyBytes} {
+		at := 0
+		offsets[table] = map[string]int{}
+		for _, row := range rows(table) {
+			offset, err1 := strconv.Atoi(row[0])
+			size, err2 := strconv.Atoi(row[1])
+			if err1 != nil || err2 != nil || offset != at {
+				t.Errorf("%s: a field at %s of %s bytes, want one at %d", table, row[0], row[1], at)
+			}
+			offsets[table][row[3]] = offset
+			at += size
+		}
+		if at != want {
+			t.Errorf("%s: the page has %d bytes, the code %d", table, at, want)
+		}
+	}
+	own := endpoint{}
+	own[offsets["end"]["number of the queue pair"]] = 77
+	if own.queue() != 77 {
+		t.Error("the number of the queue pair is elsewhere")
+	}
+	b := make([]byte, replyBytes)
+	b[offsets["reply"]["an end"]+16], b[offsets["reply"]["address"]], b[offsets["reply"]["key"]] = 7, 8, 9
+	copy(b[8:], "rxe0")
+	name, a, err := parseReply(b)
+	if err != nil || name != "rxe0" || a.own.queue() != 7 || a.address != 8 || a.key != 9 {
+		t.Errorf("a reply is read as %q, %+v, %v", name, a, err)
+	}
+	b[0] = 2
+	if _, _, err := parseReply(b); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error 2 is %v", err)
+	}
+	b[4] = statusRemoteAccess
+	var failed *completionError
+	if _, _, err := parseReply(b); !errors.As(err, &failed) || failed.status != statusRemoteAccess {
+		t.Errorf("a READ that failed is %v", err)
+	}
+	source, err := os.ReadFile("../../../rdma/outsight-rdma.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for i, row := range rows("command") {
+		number, name, _ := strings.Cut(row[0], " ")
+		if number != strconv.Itoa(i+1) {
+			t.Errorf("command %q is number %d", row[0], i+1)
+		}
+		names = append(names, strings.ToUpper(name))
+	}
+	if list := "enum command { REGISTER = 1, " + strings.Join(names[1:], ", ") + " };"; !strings.Contains(string(source), list) ||
+		command(len(names)) != commandRead {
+		t.Errorf("the helper's source has no %q", list)
 	}
 }
