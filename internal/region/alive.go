@@ -2,7 +2,6 @@ package region
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +25,7 @@ func Alive(c syscall.Conn) error {
 	case errors.Is(received, unix.EAGAIN):
 		return nil
 	case received != nil || n == 0:
-		return fmt.Errorf("%w: the agent has ended", ErrGone)
+		return ErrGone
 	}
 	return nil
 }

@@ -64,6 +64,8 @@ func TestRDMA(t *testing.T) {
 func rdmaPrograms(t *testing.T, scratch string) map[string]string {
 	t.Helper()
 	files := programs(t, scratch, "init", "outsight", "rdma.test")
+	compile(t, "../../internal/appmetrics/testdata/worker.c", filepath.Join(scratch, "worker"), "-pthread", "-I../../sdk/c")
+	files["worker"] = filepath.Join(scratch, "worker")
 	for name, faults := range map[string][]string{
 		"outsight-rdma":         nil,
 		"outsight-rdma-writes":  {"-DREADER_OPCODE=IBV_WR_RDMA_WRITE"},
@@ -71,10 +73,7 @@ func rdmaPrograms(t *testing.T, scratch string) map[string]string {
 		"outsight-rdma-exposes": {"-DMEMORY_ACCESS=(IBV_ACCESS_REMOTE_READ|IBV_ACCESS_REMOTE_WRITE|IBV_ACCESS_LOCAL_WRITE)"},
 	} {
 		files[name] = filepath.Join(scratch, name)
-		if out, err := exec.Command("gcc", slices.Concat([]string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"}, faults,
-			[]string{"-o", files[name], "../../rdma/outsight-rdma.c", "-libverbs"})...).CombinedOutput(); err != nil {
-			t.Fatalf("building %s: %v: %s (scripts/install kernels brings libibverbs)", name, err, out)
-		}
+		compile(t, "../../rdma/outsight-rdma.c", files[name], append(faults, "-libverbs")...)
 	}
 	for _, name := range []string{"ip", "tc", "rdma"} {
 		files[name] = hostProgram(t, name)
@@ -93,4 +92,13 @@ func rdmaPrograms(t *testing.T, scratch string) map[string]string {
 		}
 	}
 	return files
+}
+
+// compile makes a program of a C source.
+func compile(t *testing.T, source, program string, arguments ...string) {
+	t.Helper()
+	if out, err := exec.Command("gcc", slices.Concat([]string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program,
+		source}, arguments)...).CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v: %s (scripts/install kernels brings what it needs)", program, err, out)
+	}
 }

@@ -95,18 +95,26 @@ func (c *Client) Read(ctx context.Context, id uint32, offset uint64, into []byte
 // the second, and the third not less. Records with a head and a tail (Read.Ordered) are certain where the first and the
 // third copy are equal: what lies between was read while nothing of it changed. What is not certain is read again.
 func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
-	if err := c.tcp.Alive(); err != nil {
+	if err := c.alive(); err != nil {
 		return err
 	}
 	for len(reads) > 0 {
 		var part []region.Read
 		part, reads = region.Split(reads, maxPieces, bufferBytes)
 		if err := c.readPart(ctx, part); err != nil {
-			if gone := c.tcp.Alive(); gone != nil {
+			if gone := c.alive(); gone != nil {
 				return errors.Join(gone, err)
 			}
 			return asRegions(err)
 		}
+	}
+	return nil
+}
+
+// alive is an error where the host has ended the connection.
+func (c *Client) alive() error {
+	if err := c.tcp.Alive(); err != nil {
+		return fmt.Errorf("%w: the host's agent, or its %s, has ended", err, Program)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -39,6 +40,8 @@ const (
 	writerHelper     = "/outsight-rdma-writes"
 	permissiveHelper = "/outsight-rdma-permits"
 	exposingHelper   = "/outsight-rdma-exposes"
+	// worker is the C program of internal/appmetrics/testdata.
+	worker = "/worker"
 )
 
 var testKey = region.Key{ID: 1, Secret: []byte("sixteen bytes or more")}
@@ -53,10 +56,8 @@ type testHost struct {
 // newHost serves regions of the sizes by their ids.
 func newHost(t *testing.T, helper string, sizes map[uint32]int) *testHost {
 	t.Helper()
-	if os.Getenv(hostDevice) == "" {
-		t.Skipf("%s is not set: there are no RDMA devices here", hostDevice)
-	}
-	h := &testHost{memory: map[uint32][]byte{}}
+	needDevices(t)
+	memory := map[uint32][]byte{}
 	var sources []Source
 	for id, size := range sizes {
 		fd, err := unix.MemfdCreate("region", unix.MFD_CLOEXEC)
@@ -72,9 +73,25 @@ func newHost(t *testing.T, helper string, sizes map[uint32]int) *testHost {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { unix.Munmap(m) })
-		h.memory[id] = m
+		memory[id] = m
 		sources = append(sources, Source{ID: id, File: file, Bytes: uint64(size)})
 	}
+	h := serveSources(t, helper, sources)
+	h.memory = memory
+	return h
+}
+
+func needDevices(t *testing.T) {
+	t.Helper()
+	if os.Getenv(hostDevice) == "" {
+		t.Skipf("%s is not set: there are no RDMA devices here", hostDevice)
+	}
+}
+
+// serveSources serves them until the test ends.
+func serveSources(t *testing.T, helper string, sources []Source) *testHost {
+	t.Helper()
+	h := &testHost{}
 	var err error
 	if h.server, err = NewServer(sources, Options{Device: os.Getenv(hostDevice), Helper: helper}); err != nil {
 		t.Fatal(err)
@@ -439,6 +456,99 @@ func TestRecordsAreOfOneMoment(t *testing.T) {
 		}
 	}
 	t.Logf("%d readings were of one moment, %d were not taken", taken, again)
+}
+
+// TestRegionOfACProgram reads what a C program counts by sdk/c/outsight.h, while it does, while it is stopped, and when it
+// is dead.
+func TestRegionOfACProgram(t *testing.T) {
+	needDevices(t)
+	program := exec.Command(worker, "spin")
+	in, err1 := program.StdinPipe()
+	out, err2 := program.StdoutPipe()
+	if err := cmp.Or(err1, err2, program.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer program.Process.Kill()
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	file := fileOfMetrics(t, program.Process.Pid)
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(m)
+	value := placeOf(t, m, "jobs_done")
+	here := func() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&m[value]))) }
+	c := serveSources(t, "", []Source{{ID: 9, File: file, Bytes: uint64(len(m))}}).dial(t, "")
+	first := here()
+	for range 20 {
+		into, before := make([]byte, 8), here()
+		if err := c.Read(within(t, 20*time.Second), 9, value, into); err != nil {
+			t.Fatal(err)
+		}
+		if n, after := binary.LittleEndian.Uint64(into), here(); n < before || n > after {
+			t.Fatalf("the program's counter is %d, by RDMA %d, then %d", before, n, after)
+		}
+	}
+	if here() == first {
+		t.Error("the program counted nothing")
+	}
+	for _, s := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
+		if err := program.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		if s == unix.SIGKILL {
+			_ = program.Wait()
+		}
+		for n := here() - 1; n != here(); time.Sleep(20 * time.Millisecond) { // until it has stopped
+			n = here()
+		}
+		whole := make([]byte, len(m))
+		if err := c.Read(within(t, time.Minute), 9, 0, whole); err != nil || !bytes.Equal(whole, m) {
+			t.Errorf("after %v: what is read is not the program's memory: %v", s, err)
+		}
+	}
+	t.Logf("a counter of a C program, at %d when it died", here())
+}
+
+// fileOfMetrics is the memory file of a process.
+func fileOfMetrics(t *testing.T, pid int) *os.File {
+	t.Helper()
+	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range all {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "/memfd:outsight-metrics") {
+			file, err := os.OpenFile(link, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}
+	}
+	t.Fatalf("process %d has no file of metrics among %q", pid, all)
+	return nil
+}
+
+// placeOf is where the value of a metric is (docs/format/appmetrics.md).
+func placeOf(t *testing.T, m []byte, name string) uint64 {
+	t.Helper()
+	at, count := binary.LittleEndian.Uint32(m[16:]), binary.LittleEndian.Uint32(m[24:])
+	for range count {
+		if text := m[binary.LittleEndian.Uint32(m[at+4:]):]; bytes.HasPrefix(text, []byte(name+"\x00")) {
+			return uint64(binary.LittleEndian.Uint32(m[at:]))
+		}
+		at += 16
+	}
+	t.Fatalf("there is no metric %s among %d", name, count)
+	return 0
 }
 
 // TestNobodyRunsOnTheHost counts how often the host's helper was scheduled while it was read, and shows how long one READ

@@ -128,7 +128,7 @@ func (c *Client) Read(ctx context.Context, id uint32, offset uint64, into []byte
 // ReadAll implements region.Reader. Regions outlive the process that counts; that it is gone is ErrGone.
 func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 	if err := region.Alive(c.conn); err != nil {
-		return err
+		return fmt.Errorf("%w: the agent has ended", err)
 	}
 	for _, r := range reads {
 		if err := ctx.Err(); err != nil {
