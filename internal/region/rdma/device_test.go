@@ -369,24 +369,34 @@ func retries(t *testing.T) string {
 	return strings.Join(all, ", ")
 }
 
+// write writes the words of region 0 again and again until the test ends.
+func (h *testHost) write(t *testing.T, once func(words []uint64, n uint64)) []uint64 {
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(&h.memory[0][0])), len(h.memory[0])/8)
+	var stop atomic.Bool
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for n := uint64(1); !stop.Load(); n++ {
+			once(words, n)
+		}
+	})
+	t.Cleanup(func() {
+		stop.Store(true)
+		writing.Wait()
+	})
+	return words
+}
+
 // TestWordsGrow reads words that only grow while they are written: each that is taken lies between what it was before
 // the read and what it was after it.
 func TestWordsGrow(t *testing.T) {
 	h := newHost(t, "", map[uint32]int{0: 4096})
 	c := h.dial(t, "")
-	words := unsafe.Slice((*uint64)(unsafe.Pointer(&h.memory[0][0])), 4096/8)
-	var stop atomic.Bool
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		for n := uint64(1); !stop.Load(); n++ {
-			for i := range words {
-				atomic.StoreUint64(&words[i], n<<32|n) // torn where the halves differ
-			}
-			runtime.Gosched()
+	words := h.write(t, func(words []uint64, n uint64) {
+		for i := range words {
+			atomic.StoreUint64(&words[i], n<<32|n) // torn where the halves differ
 		}
+		runtime.Gosched()
 	})
-	defer writing.Wait()
-	defer stop.Store(true)
 	before, into := make([]uint64, len(words)), make([]byte, 4096)
 	torn, read := 0, 0
 	for range 100 {
@@ -414,25 +424,18 @@ func TestWordsGrow(t *testing.T) {
 func TestRecordsAreOfOneMoment(t *testing.T) {
 	h := newHost(t, "", map[uint32]int{0: 4096})
 	c := h.dial(t, "")
-	words := unsafe.Slice((*uint64)(unsafe.Pointer(&h.memory[0][0])), 4096/8)
-	var stop atomic.Bool
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		for n := uint64(1); !stop.Load(); n++ {
-			last := len(words) - 1
-			atomic.StoreUint64(&words[last], n)
-			for i := range words[1:last] {
-				atomic.StoreUint64(&words[1+i], n*n)
-				if i%64 == 0 {
-					runtime.Gosched()
-				}
+	words := h.write(t, func(words []uint64, n uint64) {
+		last := len(words) - 1
+		atomic.StoreUint64(&words[last], n)
+		for i := range words[1:last] {
+			atomic.StoreUint64(&words[1+i], n*n)
+			if i%64 == 0 {
+				runtime.Gosched()
 			}
-			atomic.StoreUint64(&words[0], n)
-			time.Sleep(5 * time.Millisecond)
 		}
+		atomic.StoreUint64(&words[0], n)
+		time.Sleep(5 * time.Millisecond)
 	})
-	defer writing.Wait()
-	defer stop.Store(true)
 	into := make([]byte, 4096)
 	taken, again := 0, 0
 	for tries := 0; taken < 50; tries++ {

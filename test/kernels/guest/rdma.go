@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -72,23 +71,18 @@ func rdmaDevices() (string, error) {
 
 // rdmaTests runs the tests of the package.
 func rdmaTests() (string, error) {
-	var output bytes.Buffer
-	command := exec.Command("/rdma.test", "-test.v", "-test.skip=RDMAPage") // which reads a page of the sources
-	command.Dir = "/tmp"
+	// The test that is left out reads a page of the sources.
+	command := exec.Command("/rdma.test", "-test.v", "-test.skip=RDMAPage")
 	command.Env = append(os.Environ(), "OUTSIGHT_RDMA_HOST="+rdmaHost, "OUTSIGHT_RDMA_READER="+rdmaReader,
 		"OUTSIGHT_RDMA_ADDRESS="+rdmaAddress)
-	command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &output), os.Stderr
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, failed(output.Bytes()))
+	var output bytes.Buffer
+	if err := runTests(command, &output); err != nil {
+		return "", err
 	}
-	counts := map[string]int{}
-	for _, found := range verdicts.FindAllSubmatch(output.Bytes(), -1) {
-		counts[string(found[1])]++
-	}
+	note, counts := verdictsOf(output.Bytes())
 	if counts["SKIP"] > 0 || counts["PASS"] == 0 {
-		return "", fmt.Errorf("%d tests passed and %d were skipped, want none", counts["PASS"], counts["SKIP"])
+		return "", fmt.Errorf("%s, want none skipped", note)
 	}
-	note := fmt.Sprintf("%d tests", counts["PASS"])
 	for line := range strings.Lines(output.String()) {
 		if _, figures, ok := strings.Cut(line, "emulated: "); ok {
 			note += "; " + strings.TrimSpace(figures)
@@ -102,21 +96,14 @@ func agentByRDMA() (note string, err error) {
 	if err := os.WriteFile(rdmaKeys, []byte(rdmaKeyText), 0o600); err != nil {
 		return "", err
 	}
-	agent := exec.Command("/outsight", "agent", "--listen", agentAddress, "--socket", "/run/outsight.sock", "--log", "error",
-		"--times-only", "--packets=false", "--flight", "0",
+	agent, ended, err := startAgent("/outsight", "agent", "--times-only", "--packets=false", "--flight", "0",
 		"--max-edges", "256", "--max-groups", "64", "--region-socket", rdmaSocket, "--region-listen", rdmaRegions,
 		"--region-key-file", rdmaKeys, "--region-rdma", rdmaHost)
-	agent.Stdout, agent.Stderr = os.Stdout, os.Stderr
-	if err := agent.Start(); err != nil {
+	if err != nil {
 		return "", err
 	}
-	ended := make(chan struct{})
-	go func() {
-		agent.Wait()
-		close(ended)
-	}()
 	defer func() {
-		agent.Process.Kill()
+		agent.Kill()
 		<-ended
 	}()
 	if err := within(startLimit, ended, func() error { _, err := metrics(); return err }); err != nil {
@@ -144,11 +131,11 @@ func agentByRDMA() (note string, err error) {
 	if err != nil || first.Late || first.Transport != "rdma" || len(first.Edges) < 2 {
 		return "", fmt.Errorf("outsight collect says %+v, %w", first, err)
 	}
-	note, err = compareStopped(agent.Process, readings)
+	note, err = compareStopped(agent, readings)
 	if err != nil {
 		return note, err
 	}
-	return note, afterTheEnd(agent.Process, ended, readings)
+	return note, afterTheEnd(agent, ended, readings)
 }
 
 // reading is what outsight collect says of one.
@@ -334,12 +321,12 @@ func textOf(f region.Figures) string {
 
 // writeIsRefused has a reader that writes where it should read.
 func writeIsRefused(ctx context.Context, near, writer region.Reader) error {
-	const id = region.FirstDataID
-	before, after := make([]byte, 4096), make([]byte, 4096)
+	const id, size = region.FirstDataID, 512
+	before, after := make([]byte, size), make([]byte, size)
 	if err := near.Read(ctx, id, 0, before); err != nil {
 		return err
 	}
-	if err := writer.Read(ctx, id, 0, make([]byte, 4096)); !errors.Is(err, region.ErrRefused) {
+	if err := writer.Read(ctx, id, 0, make([]byte, size)); !errors.Is(err, region.ErrRefused) {
 		return fmt.Errorf("a write to a map: %w", err)
 	}
 	if err := near.Read(ctx, id, 0, after); err != nil {
