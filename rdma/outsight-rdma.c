@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // outsight-rdma does RDMA for Outsight, on libibverbs, so that the main programs need no C library.
 //
 //   outsight-rdma serve [DEVICE]   registers memory that others read (started by the agent)

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -10,6 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/region"
+	"outsight/internal/region/rdma"
 	"outsight/test/kernels/report"
 )
 
@@ -18,6 +23,13 @@ import (
 func TestRDMA(t *testing.T) {
 	scratch := t.TempDir()
 	basic := rdmaPrograms(t, scratch)
+	t.Run("no device", func(t *testing.T) {
+		_, err := rdma.Dial(t.Context(), "192.0.2.1:8473", region.Key{}, rdma.Options{Helper: basic["outsight-rdma"],
+			Device: "none"})
+		if !errors.Is(err, unix.ENODEV) {
+			t.Errorf("with a device that is not there: %v", err)
+		}
+	})
 	only := os.Getenv("OUTSIGHT_KERNEL")
 	for _, s := range all {
 		if s.withoutEdges || only != "" && s.name != only {

@@ -127,10 +127,8 @@ func startHelper(path, role, device string) (*helper, error) {
 // find looks for the helper.
 func find() (string, error) {
 	if own, err := os.Executable(); err == nil {
-		if beside := filepath.Join(filepath.Dir(own), Program); exec.Command(beside).Err == nil {
-			if _, err := os.Stat(beside); err == nil {
-				return beside, nil
-			}
+		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(own), Program)); err == nil {
+			return beside, nil
 		}
 	}
 	path, err := exec.LookPath(Program)
