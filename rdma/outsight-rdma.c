@@ -462,6 +462,7 @@ int main(int argc, char **argv)
 	}
 	serving = !strcmp(argv[1], "serve");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); // other processes of nobody do not look into this one
 	open_device(argc == 3 ? argv[2] : "", &r);
 	while (send(CONTROL, &r, sizeof(r), MSG_NOSIGNAL) == sizeof(r)) {
 		union {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -101,7 +102,7 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 	for len(reads) > 0 {
 		var part []region.Read
 		part, reads = region.Split(reads, maxPieces, bufferBytes)
-		if err := c.readPart(ctx, part); err != nil {
+		if err := c.readPart(ctx, part, tries); err != nil {
 			if gone := c.alive(); gone != nil {
 				return errors.Join(gone, err)
 			}
@@ -119,24 +120,25 @@ func (c *Client) alive() error {
 	return nil
 }
 
-func (c *Client) readPart(ctx context.Context, part []region.Read) error {
+// readPart reads what one message has room for. What is not certain by then is read again, so often at most.
+func (c *Client) readPart(ctx context.Context, part []region.Read, attempts int) error {
+	if attempts == 0 {
+		return fmt.Errorf("region %d at %d: %w", part[0].Region, part[0].Offset, region.ErrBusy)
+	}
 	var copies [3][]byte
-	for range tries {
-		for i := range copies {
-			b, err := c.fetch(ctx, part)
-			if err != nil {
-				return err
-			}
-			copies[i] = bytes.Clone(b)
+	for i := range copies {
+		b, err := c.fetch(ctx, part)
+		if err != nil {
+			return err
 		}
-		if part = settle(part, copies); len(part) == 0 {
-			return nil
-		}
-		if len(part) > maxPieces {
-			return region.ErrBusy
+		copies[i] = bytes.Clone(b)
+	}
+	for rest := range slices.Chunk(settle(part, copies), maxPieces) {
+		if err := c.readPart(ctx, rest, attempts-1); err != nil {
+			return err
 		}
 	}
-	return region.ErrBusy
+	return nil
 }
 
 // fetch reads all parts once, one after the other into the buffer.
