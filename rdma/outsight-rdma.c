@@ -181,8 +181,8 @@ static void open_device(const char *name, struct reply *r)
 	int count = 0;
 	struct ibv_device **all = ibv_get_device_list(&count);
 
-	if (!all) {
-		fail(r, errno, "looking for RDMA devices");
+	if (!all) { // ENOSYS where the kernel has no RDMA
+		fail(r, errno == ENOSYS ? ENODEV : errno, "looking for RDMA devices");
 		return;
 	}
 	for (int i = 0; i < count && !device; i++)
