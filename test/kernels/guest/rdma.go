@@ -189,7 +189,14 @@ func compareStopped(agent *os.Process, readings *bufio.Reader) (string, error) {
 		return "", err
 	}
 	defer agent.Signal(syscall.SIGCONT)
-	before, err := switches(helper)
+	var before string // when it has gone to sleep
+	err = within(rdmaSettled, make(chan struct{}), func() error {
+		last := before
+		if before, err = switches(helper); err == nil && before != last {
+			err = fmt.Errorf("the helper runs: %s", before)
+		}
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
