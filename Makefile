@@ -45,6 +45,12 @@ demo: ## start the demo shop and watch it (root; Ctrl-C ends it and leaves nothi
 build: ## bin/outsight and bin/outsight-agent (needs Go alone)
 	@go build -ldflags '-s -w' -o bin/ ./cmd/...
 
+.PHONY: rdma
+rdma: ## bin/outsight-rdma, for reading regions by RDMA (needs a C compiler and libibverbs)
+	@scripts/install rdma
+	@mkdir -p bin
+	@$(CC) -std=gnu11 -O2 -Wall -Wextra -o bin/outsight-rdma rdma/outsight-rdma.c -libverbs
+
 .PHONY: check
 check: ## what needs neither root nor Docker: generated files, lint, units that look at no host (4 minutes on two cores)
 	@scripts/install check

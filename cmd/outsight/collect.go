@@ -31,6 +31,8 @@ type collectFlags struct {
 	credit   byteSize
 	// transport is one of those of package pull.
 	transport string
+	// device is the RDMA device; empty is the first.
+	device string
 }
 
 func newCollect() *cobra.Command {
@@ -61,7 +63,10 @@ readings; --once shows the sums since the host's agent began to count.`,
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	c.Flags().StringVar(&o.transport, "transport", pull.TransportAuto, "how HOST:PORT is read: kernel (packets that the host's "+
-		"kernel answers, whatever its processes do), tcp (its agent answers), or auto (kernel where it answers, else tcp)")
+		"kernel answers, whatever its processes do), tcp (its agent answers), rdma (its network card answers), or auto (kernel "+
+		"where it answers, else tcp)")
+	c.Flags().StringVar(&o.device, "rdma-device", "", "RDMA device of this host for --transport rdma, as in \"rdma link\" "+
+		"(default: the first with an active port)")
 	c.Flags().Var(&o.credit, "credit", "how much is read at a time over the network of all hosts together (Credit-FC), shared "+
 		"by those that are being read; 0: no bound")
 	return c
@@ -76,7 +81,7 @@ func (o *collectFlags) check() error {
 	case o.interval < time.Millisecond:
 		return usagef("--interval is %v, want 1ms or more", o.interval)
 	}
-	if err := oneOf("transport", o.transport, pull.TransportAuto, pull.TransportKernel, pull.TransportTCP); err != nil {
+	if err := oneOf("transport", o.transport, pull.Transports...); err != nil {
 		return err
 	}
 	for _, from := range o.from {
@@ -98,6 +103,8 @@ type collected struct {
 	collector *region.Collector
 	// transport is which may be used, and by which is.
 	transport, by string
+	// device is the RDMA device.
+	device string
 	// window bounds reads over the network; nil: no bound.
 	window   *credit.Window
 	before   *region.Sample
@@ -122,7 +129,8 @@ func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	hosts := make([]*collected, len(o.from))
 	for i, from := range o.from {
-		hosts[i] = &collected{from: from, key: key, window: window, transport: o.transport}
+		hosts[i] = &collected{from: from, key: key, window: window, transport: o.transport,
+			device: o.device}
 		defer hosts[i].close()
 	}
 	tick := time.NewTicker(o.interval)
@@ -171,7 +179,7 @@ func failed(results []collectResult) error {
 // collectResult is one reading of one host.
 type collectResult struct {
 	From string
-	// By is the transport: socket, kernel or tcp; empty where there is none.
+	// By is the transport: socket, kernel, tcp or rdma; empty where there is none.
 	By string
 	// Late says that there is no sample of the host at this reading, and Why.
 	Late bool
@@ -221,7 +229,7 @@ func (c *collected) open(ctx context.Context) (err error) {
 		}
 	} else {
 		var r credit.ReadCloser
-		if r, c.by, err = pull.Dial(ctx, c.from, c.key, c.transport); err == nil {
+		if r, c.by, err = pull.Dial(ctx, c.from, c.key, pull.DialOptions{Transport: c.transport, Device: c.device}); err == nil {
 			c.reader = r
 			if c.window != nil {
 				c.reader = c.window.Within(r)

@@ -26,7 +26,7 @@ type pullFlags struct {
 	file, keyFile string
 	interval      time.Duration
 	credit        byteSize
-	transport     string
+	dial          pull.DialOptions
 	group         string
 	// hosts are those of addresses and file.
 	hosts []pull.Host
@@ -44,8 +44,11 @@ func (f *pullFlags) add(c *cobra.Command) {
 	flags.DurationVar(&f.interval, "pull-interval", time.Second, "time between two readings of a host, 10ms to 1m")
 	flags.Var(&f.credit, "pull-credit", "how much is read at a time of all hosts together (Credit-FC), shared by those that "+
 		"are being read; 0: no bound")
-	flags.StringVar(&f.transport, "pull-transport", pull.TransportAuto, "how they are read: kernel (packets that the host's "+
-		"kernel answers, whatever its processes do), tcp (its agent answers), or auto (kernel where it answers, else tcp)")
+	flags.StringVar(&f.dial.Transport, "pull-transport", pull.TransportAuto, "how they are read: kernel (packets that the "+
+		"host's kernel answers, whatever its processes do), tcp (its agent answers), rdma (its network card answers), or auto "+
+		"(kernel where it answers, else tcp)")
+	flags.StringVar(&f.dial.Device, "pull-rdma-device", "", "RDMA device of this host for --pull-transport rdma, as in "+
+		"\"rdma link\" (default: the first with an active port)")
 	flags.StringVar(&f.group, "pull-group", "OUTSIGHT-PULL", "with --nats, servers of the same name share the hosts among "+
 		"them: where one ends, others read its hosts")
 }
@@ -72,7 +75,7 @@ func (f *pullFlags) check(o *serverOptions) (err error) {
 		return usagef("--pull with --nats is for servers that each keep what all of them read: not with --store, --frames and " +
 			"--frame-bucket, which several servers may have in common")
 	}
-	return oneOf("pull-transport", f.transport, pull.TransportAuto, pull.TransportKernel, pull.TransportTCP)
+	return oneOf("pull-transport", f.dial.Transport, pull.Transports...)
 }
 
 func (f *pullFlags) read() error {
@@ -131,7 +134,7 @@ func (r *receiver) openPull(ctx context.Context, f *pullFlags, frames framelog.L
 	if err != nil {
 		return err
 	}
-	o := pull.Options{Key: keys[0], Transport: f.transport, Credit: int(f.credit), Take: r.ingest.TakeFrame,
+	o := pull.Options{Key: keys[0], DialOptions: f.dial, Credit: int(f.credit), Take: r.ingest.TakeFrame,
 		Newest: frames.Newest, Logger: r.log}
 	if r.flags.nats.URL != "" {
 		opening, cancel := context.WithTimeout(ctx, time.Minute)

@@ -20,6 +20,7 @@ import (
 	responder "outsight/internal/kernel/region"
 	"outsight/internal/model"
 	"outsight/internal/region"
+	"outsight/internal/region/rdma"
 	"outsight/internal/region/shm"
 	"outsight/internal/region/tcp"
 )
@@ -37,6 +38,8 @@ type RegionOptions struct {
 	// Hook is where the kernel itself answers packets of readers, on the UDP port beside Listen's, which has to name an
 	// interface then: auto, native, generic or tcx; off for nowhere. Empty is auto where Listen names an interface.
 	Hook string
+	// RDMA is the RDMA device that answers readers who come by Listen; empty is none.
+	RDMA string
 }
 
 // Flags set the fields.
@@ -50,6 +53,8 @@ func (o *RegionOptions) Flags() []access.Flag {
 			"number and 16 bytes or more in hexadecimal digits"},
 		{Name: "region-hook", Value: &o.Hook, Help: "where the kernel answers readers' packets by itself, if --region-listen " +
 			"names an interface: auto, native, generic, tcx or off (default auto)"},
+		{Name: "region-rdma", Value: &o.RDMA, Help: "RDMA device, as in \"rdma link\", that answers readers at " +
+			"--region-listen by itself; it needs the program outsight-rdma (empty for none)"},
 		{Name: "region-allow", Value: &o.Allow, Help: "networks from which they may read, as in 10.0.0.0/8, with commas " +
 			"between them; empty for all"},
 	}
@@ -75,8 +80,8 @@ func (o *RegionOptions) device() string {
 // check says what is wrong with the options, before anything is opened.
 func (o *RegionOptions) check() (keys []region.Key, allow []netip.Prefix, err error) {
 	switch {
-	case o.Listen == "" && (o.KeyFile != "" || o.Allow != "" || o.Hook != ""):
-		return nil, nil, errors.New("--region-key-file, --region-allow and --region-hook need --region-listen")
+	case o.Listen == "" && (o.KeyFile != "" || o.Allow != "" || o.Hook != "" || o.RDMA != ""):
+		return nil, nil, errors.New("--region-key-file, --region-allow, --region-hook and --region-rdma need --region-listen")
 	case o.Listen == "":
 		return nil, nil, nil
 	case o.KeyFile == "":
@@ -188,14 +193,18 @@ func (r *regions) open(o *HostOptions, keys []region.Key, allow []netip.Prefix) 
 	if err := r.serveSocket(o.Regions.Socket); err != nil {
 		return err
 	}
-	if err := r.serveTCP(o.Regions.Listen, keys, allow); err != nil {
+	connector, err := r.serveRDMA(o.Regions.RDMA)
+	if err != nil {
+		return err
+	}
+	if err := r.serveTCP(o.Regions.Listen, keys, allow, connector); err != nil {
 		return err
 	}
 	return r.servePackets(&o.Regions, keys, allow)
 }
 
 // serveTCP answers reads at an address. All regions are mapped for it.
-func (r *regions) serveTCP(address string, keys []region.Key, allow []netip.Prefix) error {
+func (r *regions) serveTCP(address string, keys []region.Key, allow []netip.Prefix, other tcp.Connector) error {
 	if address == "" {
 		return nil
 	}
@@ -220,8 +229,34 @@ func (r *regions) serveTCP(address string, keys []region.Key, allow []netip.Pref
 	if err != nil {
 		return fmt.Errorf("%w for regions: %w", ErrListen, err)
 	}
-	r.servers = append(r.servers, tcp.NewServer(l, memory, keys, tcp.Options{Allow: allow, Logger: r.logger}))
+	r.servers = append(r.servers, tcp.NewServer(l, memory, keys, tcp.Options{Allow: allow, Logger: r.logger,
+		Connector: other}))
 	return nil
+}
+
+// serveRDMA registers all regions with a device; nil without one.
+func (r *regions) serveRDMA(device string) (tcp.Connector, error) {
+	if device == "" {
+		return nil, nil
+	}
+	var sources []rdma.Source
+	for id, one := range r.all {
+		f, err := one.Descriptor()
+		if err != nil {
+			for _, s := range sources {
+				err = errors.Join(err, s.File.Close())
+			}
+			return nil, err
+		}
+		sources = append(sources, rdma.Source{ID: uint32(id), File: f,
+			Bytes: uint64(one.Map.ValueSize()) * uint64(one.Map.MaxEntries())})
+	}
+	s, err := rdma.NewServer(sources, rdma.Options{Device: device, Logger: r.logger})
+	if err != nil {
+		return nil, fmt.Errorf("--region-rdma: %w", err)
+	}
+	r.servers = append(r.servers, s)
+	return s, nil
 }
 
 // addressOf is HOST:PORT, where the host may be the name of an interface: then its first address that is not of the link

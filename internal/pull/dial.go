@@ -7,6 +7,7 @@ import (
 
 	"outsight/internal/region"
 	"outsight/internal/region/credit"
+	"outsight/internal/region/rdma"
 	"outsight/internal/region/readwire"
 	"outsight/internal/region/tcp"
 )
@@ -17,17 +18,32 @@ const (
 	TransportAuto   = "auto"
 	TransportKernel = "kernel"
 	TransportTCP    = "tcp"
+	TransportRDMA   = "rdma"
 )
+
+// Transports are all of them.
+var Transports = []string{TransportAuto, TransportKernel, TransportTCP, TransportRDMA}
+
+// DialOptions of Dial.
+type DialOptions struct {
+	// Transport is one of Transports.
+	Transport string
+	// Device is the RDMA device of this host; empty is the first with an active port.
+	Device string
+}
 
 // packetWindow is how many packets of a host may be unanswered at a time.
 const packetWindow = 16
 
-// Dial connects to the regions at address, HOST:PORT, by a transport, and says by which.
-func Dial(ctx context.Context, address string, key region.Key, transport string) (r credit.ReadCloser, by string,
-	err error) {
-	if transport != TransportTCP {
-		r, err := dialKernel(ctx, address, key, transport)
-		if err == nil || transport == TransportKernel {
+// Dial connects to the regions at address, HOST:PORT, and says by which transport.
+func Dial(ctx context.Context, address string, key region.Key, o DialOptions) (r credit.ReadCloser, by string, err error) {
+	if o.Transport == TransportRDMA {
+		r, err := rdma.Dial(ctx, address, key, rdma.Options{Device: o.Device})
+		return r, TransportRDMA, err
+	}
+	if o.Transport != TransportTCP {
+		r, err := dialKernel(ctx, address, key, o.Transport)
+		if err == nil || o.Transport == TransportKernel {
 			return r, TransportKernel, err
 		}
 	}

@@ -42,8 +42,8 @@ type Group interface {
 // Options of New. Key, Take and Newest must be there.
 type Options struct {
 	Key region.Key
-	// Transport is one of the constants (TransportAuto).
-	Transport string
+	// DialOptions say how hosts are read; without a Transport it is TransportAuto.
+	DialOptions
 	// Credit bounds the bytes on the way from all hosts together; 0 is no bound.
 	Credit int
 	// Take takes an encoded frame of a tenant's host. wantKey asks for a key frame.
@@ -269,7 +269,7 @@ func (p *Pull) readOnce(ctx context.Context, s *source, c *connection) *reading 
 
 func (p *Pull) collect(ctx context.Context, s *source, c *connection) (*region.Sample, error) {
 	if c.reader == nil {
-		r, by, err := Dial(ctx, s.Address, p.options.Key, p.options.Transport)
+		r, by, err := Dial(ctx, s.Address, p.options.Key, p.options.DialOptions)
 		if err != nil {
 			return nil, err
 		}

@@ -46,6 +46,8 @@ type kernel struct {
 	modules []string
 	// network are the modules of guests with a network.
 	network []string
+	// rdma are those of guests with RDMA.
+	rdma []string
 }
 
 // kernel is the series' newest one. It is fetched once.
@@ -112,8 +114,9 @@ func (a apt) kernel(dir, pattern string) (kernel, error) {
 const (
 	imageName  = "vmlinux"
 	networkDir = "network"
+	rdmaDir    = "rdma"
 	// unpacked tells directories of this layout from older ones.
-	unpacked = "-with-veth"
+	unpacked = "-with-rdma"
 )
 
 // kernelIn is what unpack has put into a directory.
@@ -125,6 +128,9 @@ func kernelIn(dir string) (k kernel, err error) {
 	k.modules, err = filepath.Glob(filepath.Join(dir, "*"+moduleSuffix)) // sorted
 	if err == nil {
 		k.network, err = filepath.Glob(filepath.Join(dir, networkDir, "*"+moduleSuffix))
+	}
+	if err == nil {
+		k.rdma, err = filepath.Glob(filepath.Join(dir, rdmaDir, "*"+moduleSuffix))
 	}
 	return k, err
 }
@@ -258,7 +264,8 @@ func unpack(file, dir string) error {
 		return err
 	}
 	return errors.Join(writeModules(modules, guestModules, dir),
-		writeModules(modules, networkModules, filepath.Join(dir, networkDir)))
+		writeModules(modules, networkModules, filepath.Join(dir, networkDir)),
+		writeModules(modules, rdmaModules, filepath.Join(dir, rdmaDir)))
 }
 
 // uncompressed is the ELF file within a bzImage. A machine without hardware virtualization boots

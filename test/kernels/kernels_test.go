@@ -27,7 +27,8 @@ func TestKernels(t *testing.T) {
 		t.Fatalf("%v: install it with scripts/install kernels", err)
 	}
 	scratch := t.TempDir()
-	basic := programs(t, scratch)
+	basic := programs(t, scratch, "init", "sched.test", "net.test", "block.test", "tick.test", "groups.test", "region.test",
+		"outsight-agent")
 	network := map[string]string{"ip": hostProgram(t, "ip")}
 	maps.Copy(network, libraries(t, network["ip"]))
 	images, err := disks(scratch)
@@ -107,8 +108,8 @@ func settings(s series) (all []string) {
 	return all
 }
 
-// programs builds what runs in the guest, without cgo: the guest has no libraries. With only, it builds these alone.
-func programs(t *testing.T, dir string, only ...string) map[string]string {
+// programs builds some of what runs in guests, without cgo: most guests have no libraries.
+func programs(t *testing.T, dir string, wanted ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for place, arguments := range map[string][]string{
@@ -120,8 +121,10 @@ func programs(t *testing.T, dir string, only ...string) map[string]string {
 		"groups.test":    {"test", "-c", "./internal/kernel/groups"},
 		"region.test":    {"test", "-c", "./internal/kernel/region"},
 		"outsight-agent": {"build", "./cmd/outsight-agent"},
+		"rdma.test":      {"test", "-c", "./internal/region/rdma"},
+		"outsight":       {"build", "./cmd/outsight"},
 	} {
-		if len(only) > 0 && !slices.Contains(only, place) {
+		if !slices.Contains(wanted, place) {
 			continue
 		}
 		all[place] = filepath.Join(dir, place)

@@ -18,6 +18,9 @@ var guestModules = []string{"crc32c_generic", "loop", "ext4", "xfs", "btrfs", "v
 var networkModules = []string{"crc32c_generic", "e1000", "veth", "bridge", "iptable_nat", "xt_nat", "xt_MASQUERADE",
 	"xt_tcpudp", "nf_conntrack_netlink"}
 
+// rdmaModules are what guests with RDMA load: soft-RoCE, what it needs without saying so, and a wire that loses packets.
+var rdmaModules = []string{"crc32c_generic", "crc32_generic", "veth", "ib_uverbs", "rdma_rxe", "sch_netem"}
+
 // moduleSuffix is what files with modules end with.
 const moduleSuffix = ".ko"
 
@@ -33,7 +36,8 @@ func moduleName(path string) (name string, ok bool) {
 	if !found {
 		return "", false
 	}
-	for _, dir := range []string{"fs/", "lib/", "crypto/", "arch/x86/crypto/", "drivers/block/", "drivers/net/", "net/"} {
+	for _, dir := range []string{"fs/", "lib/", "crypto/", "arch/x86/crypto/", "drivers/block/", "drivers/infiniband/", "drivers/net/",
+		"net/"} {
 		ok = ok || strings.HasPrefix(below, dir)
 	}
 	name, isModule := strings.CutSuffix(strings.TrimSuffix(filepath.Base(below), ".xz"), moduleSuffix)

@@ -48,6 +48,15 @@ func (r Region) ReadOnly() (*os.File, error) {
 	return os.NewFile(fd, r.Name), nil
 }
 
+// Descriptor is another descriptor of the map, through which it can be mapped.
+func (r Region) Descriptor() (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(r.Map.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicating the descriptor of the map %s: %w", r.Name, err)
+	}
+	return os.NewFile(uintptr(fd), r.Name), nil
+}
+
 // RegionMemory is the memory of a Region.
 type RegionMemory struct {
 	// Bytes are the entries, without what the last page has beyond them. The kernel writes there at any time: load 8

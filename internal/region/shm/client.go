@@ -127,8 +127,8 @@ func (c *Client) Read(ctx context.Context, id uint32, offset uint64, into []byte
 
 // ReadAll implements region.Reader. Regions outlive the process that counts; that it is gone is ErrGone.
 func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
-	if err := c.alive(); err != nil {
-		return err
+	if err := region.Alive(c.conn); err != nil {
+		return fmt.Errorf("%w: the agent has ended", err)
 	}
 	for _, r := range reads {
 		if err := ctx.Err(); err != nil {
@@ -141,29 +141,6 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 		if err := m.read(r.Offset, r.Into); err != nil {
 			return fmt.Errorf("region %d: %w", r.Region, err)
 		}
-	}
-	return nil
-}
-
-// alive is ErrGone where the other end of the connection is closed.
-func (c *Client) alive() error {
-	raw, err := c.conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var n int
-	var received error
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, received = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	})
-	switch {
-	case err != nil:
-		return err
-	case errors.Is(received, unix.EAGAIN):
-		return nil
-	case received != nil || n == 0:
-		return fmt.Errorf("%w: the agent has ended", region.ErrGone)
 	}
 	return nil
 }

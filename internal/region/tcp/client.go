@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -93,30 +94,63 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 }
 
 func (c *Client) exchange(reads []region.Read) error {
-	c.sequence++
-	q := request{key: c.key.ID, sequence: c.sequence}
-	if _, err := rand.Read(q.nonce[:]); err != nil {
-		return err
-	}
+	q := request{}
 	var length uint32
 	for _, r := range reads {
 		q.reads = append(q.reads, wanted{r.Region, uint32(len(r.Into)), r.Offset})
 		length += uint32(len(r.Into))
 	}
+	data, err := c.ask(&q)
+	if err != nil {
+		return err
+	}
+	if uint32(len(data)) != length {
+		return fmt.Errorf("%w: a reply of %d bytes, want %d", region.ErrDamaged, len(data), length)
+	}
+	for _, one := range reads {
+		data = data[copy(one.Into, data):]
+	}
+	return nil
+}
+
+// Connect asks the host for a connection by another transport than this one: the offer, of OfferBytes, is this end of it,
+// and the answer the host's. Both are authentic. The other transport's connection lasts as long as this one: see Alive.
+func (c *Client) Connect(ctx context.Context, offer []byte) (answer []byte, err error) {
+	if len(offer) != OfferBytes {
+		return nil, fmt.Errorf("BUG: an offer of %d bytes, want %d", len(offer), OfferBytes)
+	}
+	err = c.within(ctx, func() error {
+		data, err := c.ask(&request{offer: offer})
+		answer = bytes.Clone(data)
+		return err
+	})
+	return answer, err
+}
+
+// Alive is region.ErrGone where the host has ended the connection.
+func (c *Client) Alive() error { return region.Alive(c.conn.(*net.TCPConn)) }
+
+// ask sends a request and takes its reply, whose bytes hold until the next one.
+func (c *Client) ask(q *request) ([]byte, error) {
+	c.sequence++
+	q.key, q.sequence = c.key.ID, c.sequence
+	if _, err := rand.Read(q.nonce[:]); err != nil {
+		return nil, err
+	}
 	b := q.append(nil)
 	if _, err := c.conn.Write(append(b, mac(c.key.Secret, "request", c.challenge[:], b)...)); err != nil {
-		return gone(err)
+		return nil, gone(err)
 	}
 	head := make([]byte, replyBytes)
 	if _, err := io.ReadFull(c.conn, head); err != nil {
-		return gone(err)
+		return nil, gone(err)
 	}
 	r, err := parseReply(head)
 	if err != nil {
-		return fmt.Errorf("%w: a reply begins with %q", region.ErrDamaged, head[:4])
+		return nil, fmt.Errorf("%w: a reply begins with %q", region.ErrDamaged, head[:4])
 	}
-	if r.status == statusOK && r.length != length || r.status != statusOK && r.length != 0 {
-		return fmt.Errorf("%w: a reply of %d bytes, want %d", region.ErrDamaged, r.length, length)
+	if r.length > MaxBytes || r.status != statusOK && r.length != 0 {
+		return nil, fmt.Errorf("%w: a reply of %d bytes with status %d", region.ErrDamaged, r.length, r.status)
 	}
 	size := int(r.length) + macBytes
 	if cap(c.buffer) < size {
@@ -124,22 +158,16 @@ func (c *Client) exchange(reads []region.Read) error {
 	}
 	body := c.buffer[:size]
 	if _, err := io.ReadFull(c.conn, body); err != nil {
-		return gone(err)
+		return nil, gone(err)
 	}
 	data, got := body[:r.length], body[r.length:]
 	if r.status == statusKey || r.status == statusMalformed {
-		return r.status.err(r.read) // the host cannot say this with a key
+		return nil, r.status.err(r.read) // the host cannot say this with a key
 	}
 	if r.sequence != c.sequence || !hmac.Equal(got, mac(c.key.Secret, "reply", c.challenge[:], q.nonce[:], head, data)) {
-		return fmt.Errorf("%w: the reply is not from a host that has the key", region.ErrRefused)
+		return nil, fmt.Errorf("%w: the reply is not from a host that has the key", region.ErrRefused)
 	}
-	if err := r.status.err(r.read); err != nil {
-		return err
-	}
-	for _, one := range reads {
-		data = data[copy(one.Into, data):]
-	}
-	return nil
+	return data, r.status.err(r.read)
 }
 
 // gone is an error of a connection that had been there.

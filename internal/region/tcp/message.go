@@ -25,11 +25,15 @@ const (
 	requestBytes   = 24 + nonceBytes
 	readBytes      = 16
 	replyBytes     = 24
+	// OfferBytes is how much a reader tells of its end of a connection by another transport: a message that asks for one
+	// has it where others have reads.
+	OfferBytes = 2 * readBytes
 )
 
 var (
 	helloMagic   = [8]byte{'O', 'S', 'R', 'E', 'A', 'D', 'E', 'R'}
 	requestMagic = [4]byte{'O', 'S', 'R', 'Q'}
+	connectMagic = [4]byte{'O', 'S', 'R', 'C'}
 	replyMagic   = [4]byte{'O', 'S', 'R', 'P'}
 )
 
@@ -44,11 +48,12 @@ const (
 	statusRegion
 	statusBounds
 	statusRate
+	statusTransport
 	statuses
 )
 
 // The names of the statuses in messages and counters.
-var statusNames = [statuses]string{"ok", "malformed", "key", "region", "bounds", "rate"}
+var statusNames = [statuses]string{"ok", "malformed", "key", "region", "bounds", "rate", "transport"}
 
 func (s status) err(read uint32) error {
 	switch s {
@@ -60,6 +65,8 @@ func (s status) err(read uint32) error {
 		return fmt.Errorf("read %d: %w", read, region.ErrBounds)
 	case statusKey:
 		return fmt.Errorf("%w: the host does not know the key", region.ErrRefused)
+	case statusTransport:
+		return fmt.Errorf("%w: the host has no other transport, or no room in it", region.ErrRefused)
 	case statusRate:
 		return fmt.Errorf("%w: more than the host lets read in a second", region.ErrRefused)
 	}
@@ -78,16 +85,19 @@ type request struct {
 	sequence uint64
 	nonce    [nonceBytes]byte
 	reads    []wanted
+	// offer is there instead of reads where a connection by another transport is asked for.
+	offer []byte
 }
 
 var errMalformed = errors.New("malformed message")
 
-// parseCount is how many reads follow the beginning of a request.
+// parseCount is how many reads follow the beginning of a request, or as many as an offer takes the place of.
 func parseCount(b []byte) (int, error) {
-	if len(b) < requestBytes || [4]byte(b) != requestMagic {
+	if len(b) < requestBytes {
 		return 0, errMalformed
 	}
-	if n := binary.LittleEndian.Uint32(b[16:]); n <= MaxReads {
+	n := binary.LittleEndian.Uint32(b[16:])
+	if [4]byte(b) == requestMagic && n <= MaxReads || [4]byte(b) == connectMagic && n == OfferBytes/readBytes {
 		return int(n), nil
 	}
 	return 0, errMalformed
@@ -101,6 +111,10 @@ func parseRequest(b []byte) (r request, err error) {
 	}
 	r.key, r.sequence = binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint64(b[8:])
 	r.nonce = [nonceBytes]byte(b[24:])
+	if [4]byte(b) == connectMagic {
+		r.offer = b[requestBytes:]
+		return r, nil
+	}
 	var total uint64
 	for i := range n {
 		at := b[requestBytes+i*readBytes:]
@@ -115,12 +129,16 @@ func parseRequest(b []byte) (r request, err error) {
 }
 
 func (r *request) append(b []byte) []byte {
-	b = append(b, requestMagic[:]...)
+	magic, count := requestMagic, len(r.reads)
+	if r.offer != nil {
+		magic, count = connectMagic, len(r.offer)/readBytes
+	}
+	b = append(b, magic[:]...)
 	b = binary.LittleEndian.AppendUint32(b, r.key)
 	b = binary.LittleEndian.AppendUint64(b, r.sequence)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.reads)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(count))
 	b = binary.LittleEndian.AppendUint32(b, 0)
-	b = append(b, r.nonce[:]...)
+	b = append(append(b, r.nonce[:]...), r.offer...)
 	for _, w := range r.reads {
 		b = binary.LittleEndian.AppendUint32(b, w.region)
 		b = binary.LittleEndian.AppendUint32(b, w.length)

@@ -41,6 +41,21 @@ type Options struct {
 	Logger *slog.Logger
 	// BytesPerSecond is what one connection may read (default BytesPerSecond).
 	BytesPerSecond int
+	// Connector makes connections by another transport; nil for none.
+	Connector Connector
+}
+
+// Connector makes connections by another transport for readers that have a key.
+type Connector interface {
+	// Connect takes what a reader told of its end, OfferBytes, and answers what the reader is to know of this one.
+	Connect(offer []byte) (answer []byte, c Connection, err error)
+}
+
+// Connection is one by another transport. It lasts as long as the TCP connection by which it was asked for.
+type Connection interface {
+	// Ended is closed when the other transport is no more; the reader's TCP connection is ended then.
+	Ended() <-chan struct{}
+	Close() error
 }
 
 // Server answers reads of regions.
@@ -132,6 +147,8 @@ type connection struct {
 	// secret is the key of the last message that was authentic.
 	secret []byte
 	buffer []byte
+	// other is the reader's connection by another transport.
+	other Connection
 }
 
 func (s *Server) serve(c net.Conn) error {
@@ -145,8 +162,17 @@ func (s *Server) serve(c net.Conn) error {
 	if err := r.write(hello); err != nil {
 		return err
 	}
+	defer func() {
+		if r.other != nil {
+			_ = r.other.Close() // where it cannot be closed, its transport has ended
+		}
+	}()
 	for wait := firstWait; ; wait = idleWait {
-		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		deadline := time.Now().Add(wait)
+		if r.other != nil {
+			deadline = time.Time{} // its reader has nothing more to say: that its host is gone tells keep-alive
+		}
+		if err := c.SetReadDeadline(deadline); err != nil {
 			return err
 		}
 		on, err := s.answer(r)
@@ -186,7 +212,36 @@ func (s *Server) answer(c *connection) (on bool, err error) {
 		return false, s.refuse(c, nil, reply{status: statusKey, sequence: q.sequence})
 	}
 	c.sequence, c.secret = q.sequence, secret
+	if q.offer != nil {
+		return true, s.connect(c, &q)
+	}
 	return true, s.read(c, &q)
+}
+
+// connect answers an authentic request for a connection by another transport. There is one for each of TCP.
+func (s *Server) connect(c *connection, q *request) error {
+	r := reply{status: statusTransport, sequence: q.sequence}
+	if !c.messages.AllowN(time.Now(), 1) {
+		r.status = statusRate
+		return s.refuse(c, q, r)
+	}
+	if s.options.Connector == nil || c.other != nil {
+		return s.refuse(c, q, r)
+	}
+	answer, other, err := s.options.Connector.Connect(q.offer)
+	if err != nil {
+		s.options.Logger.Warn("a reader has no connection", "address", c.RemoteAddr(), "error", err)
+		return s.refuse(c, q, r)
+	}
+	c.other = other
+	go func() {
+		<-other.Ended() // also by Close
+		c.Close()
+	}()
+	s.replies[statusOK].Add(1)
+	r = reply{sequence: q.sequence, length: uint32(len(answer))}
+	b := append(r.append(nil), answer...)
+	return c.write(append(b, mac(c.secret, "reply", c.challenge[:], q.nonce[:], b)...))
 }
 
 // read answers an authentic request.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -245,6 +246,104 @@ func TestForgedReplies(t *testing.T) {
 	<-ended
 }
 
+// connector answers an offer with itself, the other way round.
+type connector struct {
+	ended  chan struct{}
+	closed chan struct{}
+}
+
+func (c *connector) Connect(offer []byte) ([]byte, Connection, error) {
+	if offer[0] == 0 {
+		return nil, nil, errors.New("no room")
+	}
+	answer := bytes.Clone(offer)
+	slices.Reverse(answer)
+	return answer, c, nil
+}
+
+func (c *connector) Ended() <-chan struct{} { return c.ended }
+
+func (c *connector) Close() error {
+	close(c.closed)
+	return nil
+}
+
+func offerOf(first byte) []byte {
+	b := make([]byte, OfferBytes)
+	for i := range b {
+		b[i] = first + byte(i)
+	}
+	return b
+}
+
+// TestConnect: another transport's connection is made for who has a key, once, and lasts as long as that of TCP.
+func TestConnect(t *testing.T) {
+	other := &connector{make(chan struct{}), make(chan struct{})}
+	s, address := serve(t, Options{Connector: other})
+	c := dial(t, address, key)
+	if _, err := c.Connect(t.Context(), offerOf(0)); !errors.Is(err, region.ErrRefused) {
+		t.Errorf("where there is no room: %v", err)
+	}
+	got, err := c.Connect(t.Context(), offerOf(1))
+	want := offerOf(1)
+	slices.Reverse(want)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("got %x, %v, want %x", got, err, want)
+	}
+	if _, err := c.Connect(t.Context(), offerOf(1)); !errors.Is(err, region.ErrRefused) {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := c.Read(t.Context(), 0, 0, make([]byte, 8)); err != nil {
+		t.Errorf("reading beside it: %v", err)
+	}
+	if err := c.Alive(); err != nil {
+		t.Errorf("alive: %v", err)
+	}
+	if n := refusals(t, s, "transport"); n != 2 {
+		t.Errorf("%d were refused, want 2", n)
+	}
+	c.Close()
+	<-other.closed
+}
+
+// TestConnectionEnds: the reader is told by the end of its TCP connection.
+func TestConnectionEnds(t *testing.T) {
+	other := &connector{make(chan struct{}), make(chan struct{})}
+	_, address := serve(t, Options{Connector: other})
+	c := dial(t, address, key)
+	if _, err := c.Connect(t.Context(), offerOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	close(other.ended)
+	<-other.closed
+	if err := c.Read(t.Context(), 0, 0, make([]byte, 8)); !errors.Is(err, region.ErrGone) {
+		t.Errorf("reading: %v", err)
+	}
+	if err := c.Alive(); !errors.Is(err, region.ErrGone) {
+		t.Errorf("alive: %v", err)
+	}
+}
+
+// TestConnectRefused: without a key, without another transport, and with an offer of another length.
+func TestConnectRefused(t *testing.T) {
+	s, address := serve(t, Options{})
+	if _, err := dial(t, address, key).Connect(t.Context(), offerOf(1)); !errors.Is(err, region.ErrRefused) {
+		t.Errorf("without another transport: %v", err)
+	}
+	stranger := dial(t, address, region.Key{ID: 7, Secret: []byte("another 16 bytes")})
+	if _, err := stranger.Connect(t.Context(), offerOf(1)); !errors.Is(err, region.ErrRefused) {
+		t.Errorf("with a wrong key: %v", err)
+	}
+	for name, want := range map[string]uint64{"transport": 1, "key": 1} {
+		if n := refusals(t, s, name); n != want {
+			t.Errorf("%s: %d were refused, want %d", name, n, want)
+		}
+	}
+	if _, err := parseRequest((&request{offer: make([]byte, OfferBytes+readBytes)}).append(nil)); err == nil {
+		t.Error("an offer that is too long was taken")
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
 	if err != nil {
@@ -261,6 +360,7 @@ func TestDeadline(t *testing.T) {
 func FuzzParseRequest(f *testing.F) {
 	f.Add((&request{key: 7, sequence: 1, reads: []wanted{{0, 8, 16}, {3, 64, 0}}}).append(nil))
 	f.Add([]byte("OSRQ"))
+	f.Add((&request{key: 7, sequence: 1, offer: make([]byte, OfferBytes)}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseRequest(b)
 		if err != nil {

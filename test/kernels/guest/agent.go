@@ -27,18 +27,12 @@ const (
 // agentCounts runs the built agent beside two groups that talk, one that is throttled and one
 // that runs out of memory, and holds what /metrics says against what is true.
 func agentCounts() (string, error) {
-	agent := exec.Command("/outsight-agent", "--listen", agentAddress, "--socket", "/run/outsight.sock", "--log", "error")
-	agent.Stdout, agent.Stderr = os.Stdout, os.Stderr
-	if err := agent.Start(); err != nil {
+	agent, ended, err := startAgent("/outsight-agent")
+	if err != nil {
 		return "", err
 	}
-	ended := make(chan struct{})
-	go func() {
-		agent.Wait()
-		close(ended)
-	}()
 	defer func() {
-		agent.Process.Signal(syscall.SIGTERM)
+		agent.Signal(syscall.SIGTERM)
 		<-ended
 	}()
 	if err := eventually(ended, func() error { _, err := metrics(); return err }); err != nil {
@@ -49,6 +43,22 @@ func agentCounts() (string, error) {
 	}
 	return fmt.Sprintf("%d transactions, %d bytes", connections*requests, connections*requests*(requestBytes+replyBytes)),
 		errors.Join(edgeCounts(ended), resourceCounts(ended))
+}
+
+// startAgent starts an agent that serves /metrics at agentAddress.
+func startAgent(program string, arguments ...string) (*os.Process, <-chan struct{}, error) {
+	agent := exec.Command(program, append(arguments, "--listen", agentAddress, "--socket", "/run/outsight.sock", "--log",
+		"error")...)
+	agent.Stdout, agent.Stderr = os.Stdout, os.Stderr
+	if err := agent.Start(); err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		agent.Wait()
+		close(ended)
+	}()
+	return agent.Process, ended, nil
 }
 
 func edgeCounts(ended <-chan struct{}) error {

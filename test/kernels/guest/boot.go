@@ -35,6 +35,10 @@ func boot() {
 			r.Frames, err = beHost(side)
 			return "", err
 		}))
+	} else if os.Getenv(report.RDMA) != "" {
+		r.Release = release()
+		r.Checks = append(r.Checks, check("RDMA devices", rdmaDevices), check("RDMA", rdmaTests),
+			check("an agent's maps by RDMA", agentByRDMA))
 	} else {
 		r.Release = release()
 		fmt.Println("guest: up,", r.Release)
@@ -178,28 +182,40 @@ func kernelTests() (string, error) {
 	var output bytes.Buffer
 	var errs []error
 	for _, subject := range []string{"sched", "net", "block", "tick", "groups", "region"} {
-		before := output.Len()
 		command := exec.Command("/"+subject+".test", "-test.v", "-test.run="+only)
-		command.Dir = "/tmp"
 		command.Env = append(os.Environ(), "OUTSIGHT_EMULATED=yes", report.FileSystems+"="+report.FileSystemsDir)
-		command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &output), os.Stderr
-		if err := command.Run(); err != nil {
-			errs = append(errs, fmt.Errorf("tests of %s: %w\n%s", subject, err, failed(output.Bytes()[before:])))
-		}
+		errs = append(errs, runTests(command, &output))
 	}
 	err := errors.Join(errs...)
-	counts := map[string]int{}
-	for _, found := range verdicts.FindAllSubmatch(output.Bytes(), -1) {
-		counts[string(found[1])]++
-	}
-	note := fmt.Sprintf("%d tests", counts["PASS"])
-	if n := counts["SKIP"]; n > 0 {
-		note += fmt.Sprintf(", %d skipped", n)
-	}
+	note, counts := verdictsOf(output.Bytes())
 	if err == nil && counts["PASS"] == 0 {
 		err = fmt.Errorf("no test ran")
 	}
 	return note, err
+}
+
+// runTests runs tests, shows what they print and adds it to output; the error has what the failed ones printed.
+func runTests(command *exec.Cmd, output *bytes.Buffer) error {
+	before := output.Len()
+	command.Dir = "/tmp"
+	command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, output), os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", command.Path, err, failed(output.Bytes()[before:]))
+	}
+	return nil
+}
+
+// verdictsOf counts the verdicts in what tests printed.
+func verdictsOf(output []byte) (note string, counts map[string]int) {
+	counts = map[string]int{}
+	for _, found := range verdicts.FindAllSubmatch(output, -1) {
+		counts[string(found[1])]++
+	}
+	note = fmt.Sprintf("%d tests", counts["PASS"])
+	if n := counts["SKIP"]; n > 0 {
+		note += fmt.Sprintf(", %d skipped", n)
+	}
+	return note, counts
 }
 
 func send(r report.Report) error {

@@ -14,6 +14,9 @@ const (
 	FileSystems = "OUTSIGHT_FILE_SYSTEMS"
 )
 
+// RDMA is set for guests that read regions by RDMA, and do nothing else.
+const RDMA = "OUTSIGHT_RDMA"
+
 // Side is set for guests that are one of two hosts: ClientSide or ServerSide.
 const (
 	Side       = "OUTSIGHT_SIDE"

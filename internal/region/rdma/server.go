@@ -1,0 +1,215 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"outsight/internal/model"
+	"outsight/internal/region/tcp"
+)
+
+// maxReaders is how many connections the helper has room for.
+const maxReaders = 64
+
+// Source is memory to be read by others.
+type Source struct {
+	// ID of the region.
+	ID uint32
+	// File is what is mapped (shared), Bytes how much of it. Where the kernel cannot register memory that may only be read
+	// (Linux 6.1), it must be possible to map it for writing.
+	File  *os.File
+	Bytes uint64
+}
+
+// Options of NewServer and Dial. The zero value works.
+type Options struct {
+	// Device is the name of an RDMA device; empty is the first with an active port.
+	Device string
+	// Helper is where outsight-rdma is; empty is where it is looked for.
+	Helper string
+	Logger *slog.Logger
+}
+
+// Server lets the RDMA device answer reads of regions. It is a tcp.Connector: readers ask for a connection over TCP.
+type Server struct {
+	sources []Source
+	options Options
+
+	// mu guards helper and entries, which are replaced when the helper has ended.
+	mu      sync.Mutex
+	helper  *helper
+	entries []entry
+	failure error
+
+	readers          atomic.Int64
+	refused, restart atomic.Uint64
+}
+
+// NewServer registers the sources, whose files it takes over.
+func NewServer(sources []Source, o Options) (*Server, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{sources: sources, options: o}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	o.Logger.Info("regions are read by RDMA", "device", s.helper.device)
+	return s, nil
+}
+
+// start starts the helper and registers all. mu must be held.
+func (s *Server) start() error {
+	s.helper, s.entries = nil, nil
+	h, err := startHelper(s.options.Helper, "serve", s.options.Device)
+	if err == nil {
+		for _, one := range s.sources {
+			var a answer
+			if a, err = h.register(one.File, one.Bytes); err != nil {
+				err = errors.Join(fmt.Errorf("registering region %d: %w", one.ID, err), h.close())
+				break
+			}
+			s.entries = append(s.entries, entry{one.ID, a.key, a.address, one.Bytes})
+		}
+	}
+	s.failure = err
+	if err == nil {
+		s.helper = h
+	}
+	return err
+}
+
+// running is the helper, which is started anew where it has ended, and what it has registered.
+func (s *Server) running() (*helper, []entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.helper != nil {
+		select {
+		case <-s.helper.ended:
+			s.restart.Add(1)
+		default:
+			return s.helper, s.entries, nil
+		}
+	}
+	if err := s.start(); err != nil {
+		return nil, nil, err
+	}
+	return s.helper, s.entries, nil
+}
+
+// Connect implements tcp.Connector.
+func (s *Server) Connect(offer []byte) ([]byte, tcp.Connection, error) {
+	if s.readers.Add(1) > maxReaders {
+		s.readers.Add(-1)
+		s.refused.Add(1)
+		return nil, nil, fmt.Errorf("more than %d readers by RDMA", maxReaders)
+	}
+	b, c, err := s.connect(endpoint(offer))
+	if err != nil {
+		s.readers.Add(-1)
+		s.refused.Add(1)
+		return nil, nil, err
+	}
+	return b, c, nil
+}
+
+func (s *Server) connect(peer endpoint) ([]byte, tcp.Connection, error) {
+	h, entries, err := s.running()
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := h.openQueue()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := h.connect(own.queue(), peer); err != nil {
+		return nil, nil, errors.Join(err, h.closeQueue(own.queue()))
+	}
+	c := &connection{server: s, helper: h, queue: own.queue(), ended: make(chan struct{})}
+	go func() {
+		select {
+		case <-h.ended:
+			c.end()
+		case <-c.ended:
+		}
+	}()
+	return appendAnswer(nil, own, entries), c, nil
+}
+
+// connection is one reader's.
+type connection struct {
+	server *Server
+	helper *helper
+	queue  uint32
+	ended  chan struct{}
+	once   sync.Once
+}
+
+// Ended implements tcp.Connection.
+func (c *connection) Ended() <-chan struct{} { return c.ended }
+
+func (c *connection) end() {
+	c.once.Do(func() {
+		c.server.readers.Add(-1)
+		close(c.ended)
+	})
+}
+
+// Close implements tcp.Connection: the reader can read no more.
+func (c *connection) Close() error {
+	err := c.helper.closeQueue(c.queue)
+	c.end()
+	return err
+}
+
+// Run implements the agent's regionServer: nothing runs.
+func (s *Server) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Features tells whether it works.
+func (s *Server) Features() []model.Feature {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := model.Feature{Name: "region/rdma", Purpose: "counters for readers on other hosts, answered by the network card",
+		State: model.FeatureWorks}
+	if s.failure != nil {
+		f.State, f.Reason = model.FeatureAbsent, s.failure.Error()
+	}
+	return []model.Feature{f}
+}
+
+// Drops tells who was refused, and how often the helper had ended.
+func (s *Server) Drops() []model.Drop {
+	return []model.Drop{{Name: "region/rdma/readers", Count: s.refused.Load(), Capacity: maxReaders,
+		Used: uint64(max(0, s.readers.Load()))}, {Name: "region/rdma/restarts", Count: s.restart.Load()}}
+}
+
+// Close ends it.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.helper != nil {
+		err = s.helper.close()
+		s.helper = nil
+	}
+	return errors.Join(err, s.closeFiles())
+}
+
+func (s *Server) closeFiles() error {
+	var errs []error
+	for _, one := range s.sources {
+		errs = append(errs, one.File.Close())
+	}
+	s.sources = nil
+	return errors.Join(errs...)
+}
