@@ -107,6 +107,7 @@ var parts = []part{
 	{"netprobe", measureNetprobe},
 	{"place", measurePlace},
 	{"region", measureRegion},
+	{"region-edges", measureRegionEdges},
 	{"appmetrics", measureAppmetrics},
 	{"placement-run", measurePlacement},
 	{"incast", measureIncast},

@@ -30,6 +30,8 @@ func doWork(work string) int {
 		err = source()
 	case regionWork:
 		err = serveRegion()
+	case holdWork:
+		err = hold(os.Getenv(heldVariable))
 	case spinWork:
 		for begun := time.Now(); time.Since(begun) < time.Hour; {
 		}
