@@ -108,6 +108,7 @@ var parts = []part{
 	{"place", measurePlace},
 	{"region", measureRegion},
 	{"region-edges", measureRegionEdges},
+	{"region-scale", measureRegionScale},
 	{"appmetrics", measureAppmetrics},
 	{"placement-run", measurePlacement},
 	{"incast", measureIncast},

@@ -154,7 +154,7 @@ func (w *regionWire) edgeReads(ctx context.Context, connections int) (rows []row
 	key := readwire.NewKey(1)
 	for _, hook := range []region.Hook{region.HookGeneric} {
 		err := func() error {
-			r, c, err := w.serve(hook, key, 0, edges.Map)
+			r, c, err := w.serve(hook, key, edges.Map)
 			if err != nil {
 				return err
 			}
@@ -170,18 +170,19 @@ func (w *regionWire) edgeReads(ctx context.Context, connections int) (rows []row
 	return rows, nil
 }
 
-// serve answers for a map in the namespace of the host, and makes a client for it in the other one.
-func (w *regionWire) serve(hook region.Hook, key readwire.Key, id uint32, m *ebpf.Map) (r *region.Responder, c *readwire.Client,
+// serve answers for a map, region 0, in the namespace of the host, at the addresses or at its own one, and makes a client in
+// the other one.
+func (w *regionWire) serve(hook region.Hook, key readwire.Key, m *ebpf.Map, addresses ...netip.Addr) (r *region.Responder, c *readwire.Client,
 	err error) {
 	err = w.inside(w.host, func() (err error) {
 		r, err = region.Open(region.Options{Interface: "e0", Port: regionPort, Hook: hook, MaxReads: 10_000_000,
-			Keys: []readwire.Key{key}, Allow: []netip.Prefix{netip.MustParsePrefix("10.217.1.1/32")}})
+			Addresses: addresses, Keys: []readwire.Key{key}, Allow: []netip.Prefix{netip.MustParsePrefix("10.217.1.1/32")}})
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := r.Add(id, m); err != nil {
+	if err := r.Add(0, m); err != nil {
 		return nil, nil, errors.Join(err, r.Close())
 	}
 	err = w.inside(w.client, func() (err error) {
