@@ -37,9 +37,17 @@ type RegionOptions struct {
 	// Hook is where the kernel itself answers packets of readers, on the UDP port beside Listen's, which has to name an
 	// interface then: auto, native, generic or tcx; off for nowhere. Empty is auto where Listen names an interface.
 	Hook string
+	// Only is for an agent whose counters are read from outside alone: it wakes up for what the kernel cannot write by
+	// itself (see Options.Rarely), keeps no samples and measures no costs.
+	Only bool
 }
 
-// Flags set the fields.
+// RegionOnlyHelp explains the flag that sets Only, --region-only.
+const RegionOnlyHelp = "run for readers of regions alone: once a second for memory, throttling and threads of containers, " +
+	"and for everything else when a container begins or ends, or every 30 s; without samples of the last minutes, " +
+	"observation of packets, and measured costs"
+
+// Flags set the fields but Only.
 func (o *RegionOptions) Flags() []access.Flag {
 	return []access.Flag{
 		{Name: "region-socket", Value: &o.Socket, Help: "path of a unix socket where processes of this host get the kernel's " +
@@ -75,6 +83,8 @@ func (o *RegionOptions) device() string {
 // check says what is wrong with the options, before anything is opened.
 func (o *RegionOptions) check() (keys []region.Key, allow []netip.Prefix, err error) {
 	switch {
+	case o.Only && !o.on():
+		return nil, nil, errors.New("--region-only needs --region-socket or --region-listen")
 	case o.Listen == "" && (o.KeyFile != "" || o.Allow != "" || o.Hook != ""):
 		return nil, nil, errors.New("--region-key-file, --region-allow and --region-hook need --region-listen")
 	case o.Listen == "":
