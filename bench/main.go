@@ -109,6 +109,7 @@ var parts = []part{
 	{"region", measureRegion},
 	{"region-edges", measureRegionEdges},
 	{"region-scale", measureRegionScale},
+	{"region-agent", measureRegionAgent},
 	{"appmetrics", measureAppmetrics},
 	{"placement-run", measurePlacement},
 	{"incast", measureIncast},
