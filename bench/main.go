@@ -110,6 +110,8 @@ var parts = []part{
 	{"region-edges", measureRegionEdges},
 	{"region-scale", measureRegionScale},
 	{"region-agent", measureRegionAgent},
+	{"region-redis", measureRegionRedis},
+	{"region-register", measureRegionRegister},
 	{"appmetrics", measureAppmetrics},
 	{"placement-run", measurePlacement},
 	{"incast", measureIncast},

@@ -145,14 +145,14 @@ func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := startAgent(ctx, o, fmt.Sprintf("outsight agent --region-only --region-socket %s --region-listen %s:%d --region-key-file %s",
+	a, err := startAgent(ctx, o, fmt.Sprintf("outsight-agent --region-only --region-socket %s --region-listen %s:%d --region-key-file %s",
 		socket, w.device, regionAgentPort, keys))
 	if err != nil {
 		return nil, err
 	}
 	defer a.stop()
 	pid := a.command.Process.Pid
-	progress("outsight agent --region-only: %d containers and %d edges, read each second for %v", o.containers, asleepEdges, asleepLook)
+	progress("outsight-agent --region-only: %d containers and %d edges, read each second for %v", o.containers, asleepEdges, asleepLook)
 	shared, err := shm.Open(ctx, socket, shm.Options{})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -68,15 +69,9 @@ func (w *regionWire) edgeReads(ctx context.Context, connections int) (rows []row
 		return nil, err
 	}
 	defer end()
-	var edges *host.Region
-	all := p.Regions()
-	for i := range all {
-		if all[i].Name == "edges" {
-			edges = &all[i]
-		}
-	}
-	if edges == nil {
-		return nil, errors.New("the kernel's edges are no region")
+	edges, err := edgesOf(p)
+	if err != nil {
+		return nil, err
 	}
 	// An edge takes the first free index, beginning with 1: all of them are in the first entries.
 	entries, wanted := edgesPerConnection*connections+1, edgesPerConnection*connections
@@ -168,6 +163,16 @@ func (w *regionWire) edgeReads(ctx context.Context, connections int) (rows []row
 		}
 	}
 	return rows, nil
+}
+
+// edgesOf is the region of the kernel's edges.
+func edgesOf(p *kernel.Probes) (*host.Region, error) {
+	all := p.Regions()
+	at := slices.IndexFunc(all, func(r host.Region) bool { return r.Name == "edges" })
+	if at < 0 {
+		return nil, errors.New("the kernel's edges are no region")
+	}
+	return &all[at], nil
 }
 
 // serve answers for a map, region 0, in the namespace of the host, at the addresses or at its own one, and makes a client in

@@ -209,9 +209,10 @@ type Agent struct {
 	processes  *processWork
 	sinks      []*queue
 	failures   *failures
-	// last is when the kernel was read for the newest frame. groupsChanged: a control group has begun or ended since.
-	last          time.Time
-	groupsChanged atomic.Bool
+	// last is when the kernel was read for the newest frame. containersChanged: a control group of a container has begun
+	// or ended since.
+	last              time.Time
+	containersChanged atomic.Bool
 	builder       *frame.Builder
 	frame         atomic.Pointer[frame.Frame]
 	// edges are the last that could be read.
@@ -351,7 +352,7 @@ const awakeSteps = 10
 
 // due says whether it is time for a snapshot, of which there were steps.
 func (a *Agent) due(now time.Time, steps int) bool {
-	changed := a.groupsChanged.Swap(false)
+	changed := a.containersChanged.Swap(false)
 	return steps < awakeSteps || changed || now.Sub(a.last) > a.options.Rarely-a.options.Interval/2
 }
 
@@ -401,11 +402,12 @@ func (a *Agent) follow(ctx context.Context) {
 			case model.MetricsFile:
 				a.offerMetrics(e)
 				continue
-			case model.CgroupMade, model.CgroupRemoved:
-				a.groupsChanged.Store(true)
 			}
 			end := a.spent.on(partContainers)
 			a.sources.Registry.HandleEvent(e)
+			if c := a.sources.Registry.Lookup(e.ID); e.Kind != model.TaskAttached && c != nil && c.ID != model.HostContainerID {
+				a.containersChanged.Store(true)
+			}
 			end()
 		}
 	}

@@ -26,6 +26,7 @@ func (r *refreshed) Refresh() {
 func TestSnapshotsAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &refreshed{script: newScript()}
+		s.add("a", 7)
 		sources := s.sources()
 		sources.Files = s
 		a := New(sources, Options{Rarely: 30 * time.Second})
@@ -50,6 +51,7 @@ func TestSnapshotsAreRare(t *testing.T) {
 		s.events <- model.CgroupEvent{Kind: model.CgroupMade, ID: 7}
 		after(time.Second, awakeSteps+2, 39)
 		s.events <- model.CgroupEvent{Kind: model.TaskAttached, ID: 7}
+		s.events <- model.CgroupEvent{Kind: model.CgroupMade, ID: 1} // of the host
 		after(29*time.Second, awakeSteps+2, 68)
 		s.events <- model.CgroupEvent{Kind: model.CgroupRemoved, ID: 7}
 		after(time.Second, awakeSteps+3, 68)
