@@ -237,8 +237,11 @@ bench-netprobe: ## packets not seen of containers that send at once, beside tcpd
 	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
 
 .PHONY: bench-region
-bench-region: ## reading a host by packets that its kernel answers, beside servers that sleep (root; 2 minutes)
-	@$(SUDO) go run ./bench -only region
+bench-region: ## reading hosts from outside: latency, edges, many hosts, what agent and Redis pay; rewrites docs/region.md (root; 11 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -docs docs \
+	  -only region,region-edges,region-scale,region-agent,region-redis,region-register
 
 .PHONY: clean
 clean: ## remove what was built and measured

@@ -109,17 +109,3 @@ func (p *pacedReader) end() error {
 	}
 	return p.err
 }
-
-// measureRegionRegister takes how long an agent takes to open the files of 40 processes with metrics.
-func measureRegionRegister(ctx context.Context, o options) ([]row, error) {
-	program, remove, err := buildWork(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer remove()
-	rows, err := registrationCost(ctx, program)
-	if err != nil {
-		return nil, err
-	}
-	return rows, o.document("region.md", "register", rowsTable(rows))
-}

@@ -213,8 +213,8 @@ type Agent struct {
 	// or ended since.
 	last              time.Time
 	containersChanged atomic.Bool
-	builder       *frame.Builder
-	frame         atomic.Pointer[frame.Frame]
+	builder           *frame.Builder
+	frame             atomic.Pointer[frame.Frame]
 	// edges are the last that could be read.
 	edges []model.Edge
 	disks *disks
