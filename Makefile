@@ -241,7 +241,7 @@ bench-region: ## reading hosts from outside: latency, edges, many hosts, what ag
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -docs docs \
-	  -only region,region-edges,region-scale,region-agent,region-redis,region-register
+	  -only region,region-edges,region-scale,region-agent,region-asleep,region-redis,region-register
 
 .PHONY: clean
 clean: ## remove what was built and measured

@@ -110,6 +110,7 @@ var parts = []part{
 	{"region-edges", measureRegionEdges},
 	{"region-scale", measureRegionScale},
 	{"region-agent", measureRegionAgent},
+	{"region-asleep", measureRegionAsleep},
 	{"region-redis", measureRegionRedis},
 	{"region-register", measureRegionRegister},
 	{"appmetrics", measureAppmetrics},

@@ -100,7 +100,7 @@ const (
 )
 
 // rarely is Options.Rarely of an agent that is there for readers of regions alone.
-const rarely = 30 * time.Second
+const rarely = time.Minute
 
 // Host is an agent with everything that it reads on this host.
 type Host struct {

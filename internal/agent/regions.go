@@ -44,7 +44,7 @@ type RegionOptions struct {
 
 // RegionOnlyHelp explains the flag that sets Only, --region-only.
 const RegionOnlyHelp = "run for readers of regions alone: once a second for memory, throttling and threads of containers, " +
-	"and for everything else when a container begins or ends, or every 30 s; without samples of the last minutes, " +
+	"and for everything else when a container begins or ends, or once a minute; without samples of the last minutes, " +
 	"observation of packets, and measured costs"
 
 // Flags set the fields but Only.
