@@ -122,6 +122,7 @@ ATTACKS       = ^Test(OneTenantAttacksAnotherDoesNotNotice|HostileTenantInMemory
 
 .PHONY: test-long
 test-long: ## attacks, chaos, and comparisons with other systems (root; 20 minutes; not part of test)
+	@scripts/install redis
 	@scripts/with-docker go test -count=1 -v -p 1 -timeout 40m -tags long -run "$$(scripts/packages long-tests)" $$(scripts/packages long)
 
 .PHONY: test-attacks
@@ -154,6 +155,12 @@ test-stamp: ## STAMP against the crate stamp-suite (Rust's cargo; three minutes 
 	@scripts/install stamp
 	@STAMP_SUITE=$(CURDIR)/bin/stamp-suite/bin/stamp-suite go test -count=1 -v -timeout 10m -tags interop -run StampSuite \
 	  ./internal/stamp
+
+.PHONY: test-redis
+test-redis: ## build Debian's Redis with its statistics in a region, and compare with INFO (root, Docker; fetches 13 MB; a minute; not part of test)
+	@scripts/install test
+	@scripts/install redis
+	@scripts/with-docker go test -count=1 -v -timeout 10m -tags long -run '^TestRedisStatisticsInRegion$$' ./test/e2e
 
 .PHONY: test-s3
 test-s3: ## keep frames in a bucket of an S3 server built from source (two minutes of building the first time; not part of test)
@@ -238,8 +245,11 @@ bench-netprobe: ## packets not seen of containers that send at once, beside tcpd
 	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
 
 .PHONY: bench-region
-bench-region: ## reading a host by packets that its kernel answers, beside servers that sleep (root; 2 minutes)
-	@$(SUDO) go run ./bench -only region
+bench-region: ## reading hosts from outside: latency, edges, many hosts, what agent and Redis pay; rewrites docs/region.md (root; 11 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -docs docs \
+	  -only region,region-edges,region-scale,region-agent,region-asleep,region-redis,region-register
 
 .PHONY: clean
 clean: ## remove what was built and measured

@@ -27,16 +27,11 @@ const (
 // measureAppmetrics takes what an application pays for a metric of its own, and what the agent does for files of 40
 // processes.
 func measureAppmetrics(ctx context.Context, o options) ([]row, error) {
-	directory, err := os.MkdirTemp("", "outsight-bench-appmetrics")
+	program, remove, err := buildWork(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(directory)
-	program := filepath.Join(directory, "work")
-	if output, err := exec.CommandContext(ctx, "cc", "-std=gnu11", "-O2", "-o", program,
-		"bench/appmetrics/work.c").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cc: %w\n%s", err, output)
-	}
+	defer remove()
 	progress("appmetrics: %d turns of %d updates", appmetricsTurns, appmetricsUpdates)
 	rows, err := updateCost(ctx, program)
 	if err != nil {
@@ -49,6 +44,22 @@ func measureAppmetrics(ctx context.Context, o options) ([]row, error) {
 	}
 	rows = append(rows, more...)
 	return rows, o.document("appmetrics.md", "appmetrics", rowsTable(rows))
+}
+
+// buildWork compiles a program with metrics of its own.
+func buildWork(ctx context.Context) (program string, remove func(), err error) {
+	directory, err := os.MkdirTemp("", "outsight-bench-appmetrics")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(directory) }
+	program = filepath.Join(directory, "work")
+	if output, err := exec.CommandContext(ctx, "cc", "-std=gnu11", "-O2", "-o", program,
+		"bench/appmetrics/work.c").CombinedOutput(); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("cc: %w\n%s", err, output)
+	}
+	return program, remove, nil
 }
 
 // updateCost is of updates and of plain additions, in turns.

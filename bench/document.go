@@ -35,12 +35,14 @@ func (o options) document(page, part, generated string) error {
 	return os.WriteFile(path, []byte(before+begin+machine()+"\n\n"+strings.TrimSpace(generated)+"\n"+end+after), 0o644)
 }
 
-// machine says where and when the numbers are from.
+// machine says where and when the numbers are from, and what else the machine did.
 func machine() string {
 	var name unix.Utsname
 	unix.Uname(&name)
-	return fmt.Sprintf("Measured on %s: Linux %s, %s, %d CPUs.", time.Now().UTC().Format(time.DateOnly),
-		unix.ByteSliceToString(name.Release[:]), processor(), runtime.NumCPU())
+	load, _ := os.ReadFile("/proc/loadavg")
+	average, _, _ := strings.Cut(string(load), " ")
+	return fmt.Sprintf("Measured on %s: Linux %s, %s, %d CPUs; load average at the end %s.", time.Now().UTC().Format(time.DateOnly),
+		unix.ByteSliceToString(name.Release[:]), processor(), runtime.NumCPU(), average)
 }
 
 func processor() string {

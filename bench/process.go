@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -18,9 +19,31 @@ import (
 // process is a program that runs beside a measurement.
 type process struct {
 	command *exec.Cmd
-	output  bytes.Buffer
+	output  lockedBuffer
 	ended   chan error
 }
+
+// lockedBuffer is what a process has written until now.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// Bytes are a copy.
+func (b *lockedBuffer) Bytes() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes.Clone(b.text.Bytes())
+}
+
+func (b *lockedBuffer) String() string { return string(b.Bytes()) }
 
 func startProcess(name string, arguments ...string) (*process, error) {
 	p := &process{command: exec.Command(name, arguments...), ended: make(chan error, 1)}

@@ -68,7 +68,7 @@ func measureRegion(ctx context.Context, o options) ([]row, error) {
 		}
 		rows = append(rows, speeds...)
 	}
-	return rows, nil
+	return rows, o.document("region.md", "latency", rowsTable(rows))
 }
 
 // regionWire are two network namespaces with a wire between them.

@@ -30,6 +30,10 @@ func doWork(work string) int {
 		err = source()
 	case regionWork:
 		err = serveRegion()
+	case scaleWork:
+		err = doScale(os.Getenv(scaleVariable))
+	case holdWork:
+		err = hold(os.Getenv(heldVariable))
 	case spinWork:
 		for begun := time.Now(); time.Since(begun) < time.Hour; {
 		}

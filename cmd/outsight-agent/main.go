@@ -97,6 +97,7 @@ func run(args []string, out, errOut io.Writer) int {
 	for _, f := range regions.Flags() {
 		flags.StringVar(f.Value, f.Name, *f.Value, f.Help)
 	}
+	flags.BoolVar(&regions.Only, "region-only", false, agent.RegionOnlyHelp)
 	var level slog.Level
 	flags.TextVar(&level, "log", slog.LevelInfo, "what to log: `debug`, info, warn or error")
 	flags.Usage = func() {

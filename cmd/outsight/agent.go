@@ -82,6 +82,7 @@ the last minutes, in memory. Needs root.`,
 	}
 	watch.add(c)
 	watch.addFlight(c)
+	c.Flags().BoolVar(&watch.regions.Only, "region-only", false, agent.RegionOnlyHelp)
 	export.add(c)
 	listen.add(c)
 	c.Flags().StringVar(&address, "listen", agent.DefaultListen, "address of /metrics; empty for none")

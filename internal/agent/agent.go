@@ -69,6 +69,12 @@ type Files interface {
 	Read(containers []*model.Container, usages []container.Usage)
 }
 
+// Refresher is implemented by Files whose figures others read where they lie: Refresh brings them up to date. It is called by
+// the goroutine that reads the Counters.
+type Refresher interface {
+	Refresh()
+}
+
 // Processes knows what to call a process. It is called by the goroutine that reads the Counters.
 type Processes interface {
 	// Name is what to call process pid, or where pid is 0 any process, of a control group of which
@@ -172,6 +178,9 @@ type KeyWanter interface {
 type Options struct {
 	// Interval between two snapshots, aligned to the wall clock (default 1 s).
 	Interval time.Duration
+	// Rarely, if it is not 0, is the time between two snapshots from the tenth on, where no container begins or ends. In
+	// the Intervals between, nothing is done but Refresh of Files.
+	Rarely time.Duration
 	// Host as ReadHost finds it.
 	Host    model.Host
 	Network network.Options
@@ -200,10 +209,12 @@ type Agent struct {
 	processes  *processWork
 	sinks      []*queue
 	failures   *failures
-	// last is when the kernel was read for the newest frame.
-	last    time.Time
-	builder *frame.Builder
-	frame   atomic.Pointer[frame.Frame]
+	// last is when the kernel was read for the newest frame. containersChanged: a control group of a container has begun
+	// or ended since.
+	last              time.Time
+	containersChanged atomic.Bool
+	builder           *frame.Builder
+	frame             atomic.Pointer[frame.Frame]
 	// edges are the last that could be read.
 	edges []model.Edge
 	disks *disks
@@ -319,15 +330,30 @@ func (a *Agent) Run(ctx context.Context) error {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	refresher, _ := a.sources.Files.(Refresher)
+	for steps := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
-		a.step()
+		if a.due(time.Now(), steps) {
+			a.step()
+			steps++
+		} else if refresher != nil {
+			refresher.Refresh()
+		}
 		timer.Reset(untilNext(time.Now(), a.options.Interval))
 	}
+}
+
+// awakeSteps are made before an agent begins to read rarely: by then figures were compared with their files.
+const awakeSteps = 10
+
+// due says whether it is time for a snapshot, of which there were steps.
+func (a *Agent) due(now time.Time, steps int) bool {
+	changed := a.containersChanged.Swap(false)
+	return steps < awakeSteps || changed || now.Sub(a.last) > a.options.Rarely-a.options.Interval/2
 }
 
 // step makes a frame and hands it on.
@@ -379,6 +405,9 @@ func (a *Agent) follow(ctx context.Context) {
 			}
 			end := a.spent.on(partContainers)
 			a.sources.Registry.HandleEvent(e)
+			if c := a.sources.Registry.Lookup(e.ID); e.Kind != model.TaskAttached && c != nil && c.ID != model.HostContainerID {
+				a.containersChanged.Store(true)
+			}
 			end()
 		}
 	}

@@ -99,6 +99,9 @@ const (
 	DefaultFlightInterval = 50 * time.Millisecond
 )
 
+// rarely is Options.Rarely of an agent that is there for readers of regions alone.
+const rarely = time.Minute
+
 // Host is an agent with everything that it reads on this host.
 type Host struct {
 	*Agent
@@ -132,6 +135,13 @@ func Open(o HostOptions) (*Host, error) {
 	keys, allow, err := o.Regions.check()
 	if err != nil {
 		return nil, err
+	}
+	if o.Regions.Only {
+		if o.Budget > 0 {
+			return nil, errors.New("--region-only measures no costs: --budget cannot be kept with it")
+		}
+		// What would wake it up: samples are taken over, and packets observed in slices of each second.
+		o.Rarely, o.Flight, o.Kernel.Packets = rarely, 0, kernel.PacketsOff
 	}
 	privileges, err := ReadPrivileges(o.ProcRoot)
 	if err != nil {
@@ -214,6 +224,9 @@ func Open(o HostOptions) (*Host, error) {
 		Reporters: reporters, Senders: o.Senders, Answers: o.Answers, Probes: o.Probes,
 		Applications: h.applications,
 		Parts:        h, Statistics: kernel.EnableStatistics,
+	}
+	if o.Regions.Only {
+		sources.Parts, sources.Statistics = nil, nil
 	}
 	if works(probes.Features(), kernel.ContentionFeature) {
 		sources.Contention = probes

@@ -40,9 +40,17 @@ type RegionOptions struct {
 	Hook string
 	// RDMA is the RDMA device that answers readers who come by Listen; empty is none.
 	RDMA string
+	// Only is for an agent whose counters are read from outside alone: it wakes up for what the kernel cannot write by
+	// itself (see Options.Rarely), keeps no samples and measures no costs.
+	Only bool
 }
 
-// Flags set the fields.
+// RegionOnlyHelp explains the flag that sets Only, --region-only.
+const RegionOnlyHelp = "run for readers of regions alone: once a second for memory, throttling and threads of containers, " +
+	"and for everything else when a container begins or ends, or once a minute; without samples of the last minutes, " +
+	"observation of packets, and measured costs"
+
+// Flags set the fields but Only.
 func (o *RegionOptions) Flags() []access.Flag {
 	return []access.Flag{
 		{Name: "region-socket", Value: &o.Socket, Help: "path of a unix socket where processes of this host get the kernel's " +
@@ -80,6 +88,8 @@ func (o *RegionOptions) device() string {
 // check says what is wrong with the options, before anything is opened.
 func (o *RegionOptions) check() (keys []region.Key, allow []netip.Prefix, err error) {
 	switch {
+	case o.Only && !o.on():
+		return nil, nil, errors.New("--region-only needs --region-socket or --region-listen")
 	case o.Listen == "" && (o.KeyFile != "" || o.Allow != "" || o.Hook != "" || o.RDMA != ""):
 		return nil, nil, errors.New("--region-key-file, --region-allow, --region-hook and --region-rdma need --region-listen")
 	case o.Listen == "":

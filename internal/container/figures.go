@@ -86,6 +86,10 @@ func (f *Files) readFigures() {
 	f.figuresRead = f.kernel != nil && f.kernel.ReadGroups() == nil
 }
 
+// Refresh has the kernel program write the figures of all groups that are watched anew, for those who read them where they
+// lie. Nothing else is read.
+func (f *Files) Refresh() { f.readFigures() }
+
 // follow gets the figures of a group, and begins to watch it. What cannot be watched is read from files.
 func (f *Files) follow(c *model.Container, g *groupFiles) {
 	k := &g.kernel
