@@ -233,8 +233,9 @@ func runTimeOf(programs []program, name string) (ns uint64) {
 // readings are how long one reading of all counters takes by each transport, and how often the agent runs for it.
 func (w *agentWire) readings(ctx context.Context, a *agent, shared *shm.Client, key outside.Key) (rows []row, err error) {
 	pid := a.command.Process.Pid
-	one := func(way string, budget float64, r outside.Reader) error {
+	read := func(way, what string, budget float64, r outside.Reader, thorough time.Duration) error {
 		collector := outside.NewCollector(r)
+		collector.Thorough = thorough
 		var took []float64
 		var sample *outside.Sample
 		used, err := usedBy(ctx, pid, func() (err error) {
@@ -256,11 +257,17 @@ func (w *agentWire) readings(ctx context.Context, a *agent, shared *shm.Client, 
 			return fmt.Errorf("%s: %w", way, err)
 		}
 		progress("%s: %.3g ms", way, median(took))
-		rows = append(rows, row{what: fmt.Sprintf("all counters of %d containers and %d edges, %s", len(sample.Containers)-1,
+		rows = append(rows, row{what: fmt.Sprintf("%s of %d containers and %d edges, %s", what, len(sample.Containers)-1,
 			len(sample.Edges), way), value: median(took), unit: "ms", budget: budget, low: quartile(took, 1), high: quartile(took, 3),
 			detail: fmt.Sprintf("median of %d readings each 10 ms, p99 %.3g ms; %d reads, %d bytes; threads of the agent ran %d times",
 				len(took), percentile(took, 0.99), sample.Reads, sample.Bytes, used.ran)})
 		return nil
+	}
+	one := func(way string, budget float64, r outside.Reader) error {
+		if err := read(way, "all counters", budget, r, time.Hour); err != nil {
+			return err
+		}
+		return read(way, "all counters and histograms", 0, r, 0)
 	}
 	// While it is stopped nothing of it can run. The other transport needs it.
 	if err := stopProcess(pid); err != nil {

@@ -277,6 +277,9 @@ func (p *Pull) collect(ctx context.Context, s *source, c *connection) (*region.S
 			c.reader = p.window.Within(r)
 		}
 		c.collector = region.NewCollector(c.reader)
+		if s.Interval < framePeriod {
+			c.collector.Thorough = framePeriod // that of frames
+		}
 	}
 	return c.collector.Collect(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"outsight/internal/model"
 )
@@ -72,14 +73,22 @@ type Sample struct {
 // Collector reads the figures of one host again and again, and only what has changed of names and histograms. It knows
 // records by what the control region says of them alone. It is for one goroutine.
 type Collector struct {
+	// Thorough is the least time between two readings that look for new records and read histograms, which are most of what
+	// there is to read; 0 is no such time. The readings between have all counters and no histograms.
+	Thorough time.Duration
+
 	reader     Reader
 	control    *Control
 	dictionary *Dictionary
 	// histograms as they were read last, with the sum of then.
 	histograms map[histogramKey]histogramState
-	turn       int
-	edges      []uint32
-	sample     *Sample
+	// turn counts thorough readings, of which the last was at looked; slots are as they were then.
+	turn     int
+	looked   time.Time
+	thorough bool
+	slots    map[uint32]slotOwner
+	edges    []uint32
+	sample   *Sample
 }
 
 type histogramKey struct {
@@ -94,7 +103,7 @@ type histogramState struct {
 // NewCollector reads by r. Nothing is read before Collect.
 func NewCollector(r Reader) *Collector { return &Collector{reader: r} }
 
-// scanEvery is in how many readings all records of edges are looked at once, and not only those that were in use.
+// scanEvery is in how many thorough readings all records of edges are looked at once, and not only those that were in use.
 const scanEvery = 10
 
 // Collect reads. After an error the next one begins anew.
@@ -130,12 +139,13 @@ func (c *Collector) refresh(ctx context.Context) error {
 		}
 		if before == nil || before.EpochNS != c.control.EpochNS {
 			c.sample.Restarted = before != nil
-			c.dictionary, c.edges, c.turn = nil, nil, 0
+			c.dictionary, c.edges, c.turn, c.looked = nil, nil, 0, time.Time{}
 			c.histograms = map[histogramKey]histogramState{}
 		}
 	}
 	if c.dictionary == nil || c.dictionary.Generation != h.DictionaryGeneration {
 		c.dictionary, err = ReadDictionary(ctx, counting{c})
+		c.slots = nil
 	}
 	return err
 }
@@ -207,7 +217,11 @@ func (c *Collector) collect(ctx context.Context) error {
 	for i := range of {
 		of[i] = Figures{}
 	}
-	slots, err := c.slots(ctx)
+	now := time.Now()
+	if c.thorough = now.Sub(c.looked) >= c.Thorough; c.thorough {
+		c.looked = now
+	}
+	slots, err := c.readSlots(ctx)
 	if err != nil {
 		return err
 	}
@@ -258,8 +272,10 @@ func (c *Collector) collect(ctx context.Context) error {
 			}
 		}
 	}
-	if err := c.readHistograms(ctx, wanted); err != nil {
-		return err
+	if c.thorough {
+		if err := c.readHistograms(ctx, wanted); err != nil {
+			return err
+		}
 	}
 	if err := c.addGroups(ctx, slots, bySlot, of); err != nil {
 		return err
@@ -358,8 +374,11 @@ type slotOwner struct {
 	container int
 }
 
-// slots are those of the control groups of known containers.
-func (c *Collector) slots(ctx context.Context) (map[uint32]slotOwner, error) {
+// readSlots finds those of the control groups of known containers.
+func (c *Collector) readSlots(ctx context.Context) (map[uint32]slotOwner, error) {
+	if c.slots != nil && !c.thorough {
+		return c.slots, nil
+	}
 	r, owner := c.directory(IndexSlot)
 	found := map[uint32]slotOwner{}
 	if r == nil {
@@ -378,6 +397,7 @@ func (c *Collector) slots(ctx context.Context) (map[uint32]slotOwner, error) {
 			found[slot] = slotOwner{id, container}
 		}
 	}
+	c.slots = found
 	return found, nil
 }
 
@@ -389,7 +409,7 @@ func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map
 		return found, figures, nil
 	}
 	look := c.edges
-	if c.turn%scanEvery == 0 {
+	if c.thorough && c.turn%scanEvery == 0 {
 		if r.Bytes() > maxReading {
 			return nil, nil, fmt.Errorf("reading the region %s: %w: %d bytes", r.Name, ErrDamaged, r.Bytes())
 		}
@@ -398,7 +418,9 @@ func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map
 			look[i] = uint32(i)
 		}
 	}
-	c.turn++
+	if c.thorough {
+		c.turn++
+	}
 	read, err := c.readRecords(ctx, r, look)
 	if err != nil {
 		return nil, nil, err

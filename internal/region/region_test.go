@@ -227,6 +227,32 @@ func TestCollects(t *testing.T) {
 	if s.Bytes >= first-2*6720 || s.Containers[1].Figures["container_run_queue_latency_seconds"].Histogram.Count != 20 {
 		t.Errorf("%d bytes were read, %d before", s.Bytes, first)
 	}
+	// Until the next thorough reading: all counters, of the slots that are known, and no histogram, whoever's it is by now.
+	c.Thorough = time.Hour
+	second := s.Bytes
+	put(l[3], 2*3*64, 5e9)
+	put(l[3], 2*3*64+24, 3000)
+	if s, err = c.Collect(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	f = s.Containers[1].Figures
+	if waits := f["container_run_queue_latency_seconds"]; s.Bytes >= second || waits.Count != 5000 || waits.Histogram != nil ||
+		f["container_cpu_usage_seconds_total"].Value() != 8 {
+		t.Errorf("%d bytes were read, %d before: %+v", s.Bytes, second, f)
+	}
+	// A slot that is another group's now counts for nobody.
+	put(l[2], 8*3, 999)
+	if s, err = c.Collect(context.Background()); err != nil || len(s.Containers[1].Figures) != 0 {
+		t.Errorf("%+v, %v", s.Containers[1].Figures, err)
+	}
+	c.Thorough = 0
+	put(l[2], 8*3, 101)
+	if s, err = c.Collect(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if h := s.Containers[1].Figures["container_run_queue_latency_seconds"].Histogram; h == nil || h.SumNS != 5000 {
+		t.Errorf("waits %+v, want 5000 ns", h)
+	}
 }
 
 // TestOfTheFuture: a higher version is refused with what to do; more fields, regions and types are skipped.
