@@ -264,7 +264,7 @@ func (w *agentWire) readings(ctx context.Context, a *agent, shared *shm.Client, 
 		return nil
 	}
 	one := func(way string, budget float64, r outside.Reader) error {
-		if err := read(way, "all counters", budget, r, time.Hour); err != nil {
+		if err := read(way, "all counters", budget, r, 24*time.Hour); err != nil {
 			return err
 		}
 		return read(way, "all counters and histograms", 0, r, 0)

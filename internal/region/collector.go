@@ -73,8 +73,8 @@ type Sample struct {
 // Collector reads the figures of one host again and again, and only what has changed of names and histograms. It knows
 // records by what the control region says of them alone. It is for one goroutine.
 type Collector struct {
-	// Thorough is the least time between two readings that look for new records and read histograms, which are most of what
-	// there is to read; 0 is no such time. The readings between have all counters and no histograms.
+	// Thorough is the time of whose readings the first looks for new records and reads histograms, which are most of what
+	// there is to read; 0 has all do so. The others have all counters and no histograms.
 	Thorough time.Duration
 
 	reader     Reader
@@ -218,7 +218,7 @@ func (c *Collector) collect(ctx context.Context) error {
 		of[i] = Figures{}
 	}
 	now := time.Now()
-	if c.thorough = now.Sub(c.looked) >= c.Thorough; c.thorough {
+	if c.thorough = c.Thorough == 0 || now.Truncate(c.Thorough).After(c.looked.Truncate(c.Thorough)); c.thorough {
 		c.looked = now
 	}
 	slots, err := c.readSlots(ctx)
