@@ -234,6 +234,12 @@ bench-placement: ## two jobs of a data cluster on placements that are deployed, 
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
 
+.PHONY: bench-predict
+bench-predict: ## raise the demo shop's load to its limit: what was told of the limit and of p99 at each share of it, beside what came (root; 10 minutes)
+	@scripts/install bench
+	@$(MAKE) build
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation
+
 .PHONY: bench-incast
 bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, beside paper 004 and a real shaped link; rewrites docs/incast.md (root; a minute)
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only incast -docs docs
