@@ -188,9 +188,15 @@ func TestPacketsDroppedAtFullSocketBuffer(t *testing.T) {
 		}
 		sendMany(sender, 300)
 		var atSocket uint64
+		var all map[string]uint64
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("%s: %d are dropped at the socket, of all there are %v", address, atSocket, all)
+			}
+		})
 		kerneltest.Eventually(t, "as many are dropped as the kernel says", func() bool {
-			atSocket = socketDrops(t, server)
-			return atSocket > 0 && dropped(t, p, netns)["SOCKET_RCVBUFF lo"]-before == atSocket
+			atSocket, all = socketDrops(t, server), dropped(t, p, netns)
+			return atSocket > 0 && all["SOCKET_RCVBUFF lo"]-before == atSocket
 		})
 		if atSocket >= 300 {
 			t.Errorf("%s: the kernel dropped %d of 300 datagrams", address, atSocket)
