@@ -1651,9 +1651,9 @@ const steps = {
   },
 
   async 'colours an edge by its own past hour, with the absolute numbers'() {
-    const page = await open()
     const timedOf = (graph) => graph.edges.filter((e) => e.client !== e.server && (e.client_side ?? e.server_side)?.transactions >= 1000 && (e.client_side ?? e.server_side).p99 > 1e-3)
-    await until(async () => timedOf(await graphOf('from=now-1m')).length > 0)
+    await until(async () => timedOf(await graphOf('from=now-5m')).length > 0)
+    const page = await open()
     const { from, to } = await hold(page)
     const graph = await graphOf(`from=${from}&to=${to}`)
     const timed = timedOf(graph)
