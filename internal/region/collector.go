@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"outsight/internal/model"
@@ -235,7 +236,7 @@ func (c *Collector) collect(ctx context.Context) error {
 	for slot := range slots {
 		bySlot[slot] = Figures{}
 	}
-	edges, byEdge, err := c.readEdges(ctx)
+	edges, byEdge, edgeRecords, err := c.readEdges(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,28 +248,32 @@ func (c *Collector) collect(ctx context.Context) error {
 		if len(into) == 0 || !r.counts() {
 			continue
 		}
-		read, err := c.readRecords(ctx, r, slices.Sorted(maps.Keys(into)))
-		if err != nil {
-			return err
+		read := edgeRecords
+		if r != read.region {
+			if read, err = c.readRecords(ctx, r, slices.Sorted(maps.Keys(into))); err != nil {
+				return err
+			}
 		}
-		for index, b := range read.of {
+		parts := r.parts()
+		for index := range into {
+			b := read.of[index]
 			server := false
 			if r.Index == IndexEdge {
 				e, there := edges[index]
 				if !there {
 					continue
 				}
-				if r.generation(b, e.Generation) != e.Generation {
+				if parts.generationOf(b, e.Generation) != e.Generation {
 					delete(edges, index) // its place is another one's now
 					continue
 				}
 				server = e.Key.Role == model.RoleServer
 			}
-			if b, err = c.consistent(ctx, r, index, b); err != nil {
+			if b, err = c.consistent(ctx, r, &parts, index, b); err != nil {
 				return err
 			}
 			if b != nil {
-				wanted = c.add(into[index], r, index, b, server, wanted)
+				wanted = c.add(into[index], r, &parts, index, b, server, wanted)
 			}
 		}
 	}
@@ -402,16 +407,16 @@ func (c *Collector) readSlots(ctx context.Context) (map[uint32]slotOwner, error)
 }
 
 // readEdges finds the edges that there are, and reads who they are.
-func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map[uint32]Figures, error) {
+func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map[uint32]Figures, records, error) {
 	found, figures := map[uint32]*EdgeFigures{}, map[uint32]Figures{}
 	r, owner := c.directory(IndexEdge)
 	if r == nil {
-		return found, figures, nil
+		return found, figures, records{}, nil
 	}
 	look := c.edges
 	if c.thorough && c.turn%scanEvery == 0 {
 		if r.Bytes() > maxReading {
-			return nil, nil, fmt.Errorf("reading the region %s: %w: %d bytes", r.Name, ErrDamaged, r.Bytes())
+			return nil, nil, records{}, fmt.Errorf("reading the region %s: %w: %d bytes", r.Name, ErrDamaged, r.Bytes())
 		}
 		look = make([]uint32, r.Records)
 		for i := range look {
@@ -423,44 +428,65 @@ func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map
 	}
 	read, err := c.readRecords(ctx, r, look)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, records{}, err
 	}
 	c.edges = nil
+	parts, keys := r.parts(), r.keys()
 	for _, index := range look {
 		b := read.of[index]
 		if owner.number(b, 0) == 0 {
 			continue
 		}
 		c.edges = append(c.edges, index)
-		e := &EdgeFigures{Index: index, Key: r.edgeKey(b), Generation: r.generation(b, 0)}
+		e := &EdgeFigures{Index: index, Key: keys.read(b), Generation: parts.generationOf(b, 0)}
 		found[index], figures[index] = e, Figures{}
 	}
-	return found, figures, nil
+	return found, figures, read, nil
 }
 
-// generation of a record; otherwise where the region's records have none.
-func (r *Region) generation(b []byte, otherwise uint32) uint32 {
-	if f := r.field(RoleGeneration, ""); f != nil {
-		return uint32(f.number(b, 0))
+// recordParts are the fields of a region's records that say something of the whole record; nil where there is none.
+type recordParts struct{ head, tail, generation, known *Field }
+
+func (r *Region) parts() recordParts {
+	return recordParts{r.field(RoleHead, ""), r.field(RoleTail, ""), r.field(RoleGeneration, ""), r.field(RoleKnown, "")}
+}
+
+// generationOf a record; otherwise where the region's records have none.
+func (p *recordParts) generationOf(b []byte, otherwise uint32) uint32 {
+	if p.generation != nil {
+		return uint32(p.generation.number(b, 0))
 	}
 	return otherwise
 }
 
-func (r *Region) edgeKey(b []byte) (k model.KernelEdgeKey) {
+// edgeKeys are the fields of the keys of edges, by their names.
+type edgeKeys map[string]*Field
+
+func (r *Region) keys() edgeKeys {
+	keys := edgeKeys{}
+	for i := range r.Fields {
+		if name, of := strings.CutPrefix(r.Fields[i].Name, "key."); of && r.Fields[i].Role == RoleKey {
+			keys[name] = &r.Fields[i]
+		}
+	}
+	return keys
+}
+
+func (keys edgeKeys) read(b []byte) (k model.KernelEdgeKey) {
 	number := func(name string) uint64 {
-		if f := r.field(RoleKey, "key."+name); f != nil {
+		if f := keys[name]; f != nil {
 			return f.number(b, 0)
 		}
 		return 0
 	}
 	address := func(name string) netip.Addr {
-		if f := r.field(RoleKey, "key."+name); f != nil && f.Type == TypeAddress {
+		if f := keys[name]; f != nil && f.Type == TypeAddress {
 			return netip.AddrFrom16([16]byte(b[f.Offset:])).Unmap()
 		}
 		return netip.Addr{}
 	}
 	name := func(name string) string {
-		if f := r.field(RoleKey, "key."+name); f != nil && f.Type == TypeText {
+		if f := keys[name]; f != nil && f.Type == TypeText {
 			return textOf(b[f.Offset : f.Offset+uint32(f.Count)])
 		}
 		return ""
@@ -482,8 +508,8 @@ func (r *Region) edgeKey(b []byte) (k model.KernelEdgeKey) {
 }
 
 // consistent is a record whose head and tail are equal, nil where its owner is gone.
-func (c *Collector) consistent(ctx context.Context, r *Region, index uint32, b []byte) ([]byte, error) {
-	head, tail := r.field(RoleHead, ""), r.field(RoleTail, "")
+func (c *Collector) consistent(ctx context.Context, r *Region, parts *recordParts, index uint32, b []byte) ([]byte, error) {
+	head, tail := parts.head, parts.tail
 	if head == nil || tail == nil {
 		return b, nil
 	}
@@ -508,12 +534,13 @@ type wantedHistogram struct {
 }
 
 // add adds the numbers of one index, of all of its lanes, to figures. It answers the histograms that they are sums of.
-func (c *Collector) add(figures Figures, r *Region, index uint32, b []byte, server bool,
+func (c *Collector) add(figures Figures, r *Region, parts *recordParts, index uint32, b []byte, server bool,
 	wanted []wantedHistogram) []wantedHistogram {
 	known := ^uint32(0)
-	if f := r.field(RoleKnown, ""); f != nil {
-		known = uint32(f.number(b, 0)) & c.control.TrustedFigures
+	if parts.known != nil {
+		known = uint32(parts.known.number(b, 0)) & c.control.TrustedFigures
 	}
+	all := make([]Figure, 0, len(r.Fields)) // at once
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		metric := f.Metric
@@ -530,7 +557,8 @@ func (c *Collector) add(figures Figures, r *Region, index uint32, b []byte, serv
 		m := &c.control.Metrics[metric]
 		to := figures[m.Series()]
 		if to == nil {
-			to = &Figure{Metric: m}
+			all = append(all, Figure{Metric: m})
+			to = &all[len(all)-1]
 			figures[m.Series()] = to
 		}
 		switch f.Role {

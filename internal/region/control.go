@@ -62,10 +62,15 @@ type Metric struct {
 	LabelName, LabelValue string
 	// Per is how many of the counts are one unit: 1e9 of ns in seconds.
 	Per uint64
+	// series is what Series says, of a metric that was read.
+	series string
 }
 
 // Series is the metric with its label, as Prometheus writes it.
 func (m *Metric) Series() string {
+	if m.series != "" {
+		return m.series
+	}
 	if m.LabelName == "" {
 		return m.Name
 	}
@@ -152,8 +157,10 @@ func DecodeControl(b []byte) (*Control, error) {
 		MonotonicNS: h.MonotonicNS, WallNS: h.WallNS, CPUs: h.CPUs, TrustedFigures: h.TrustedFigures,
 		BootID: textOf(h.BootID[:]), Host: textOf(h.Host[:])}
 	for _, m := range metrics {
-		c.Metrics = append(c.Metrics, Metric{Name: textOf(m.Name[:]), Unit: textOf(m.Unit[:]),
-			LabelName: textOf(m.LabelName[:]), LabelValue: textOf(m.LabelValue[:]), Per: max(m.Per, 1)})
+		one := Metric{Name: textOf(m.Name[:]), Unit: textOf(m.Unit[:]), LabelName: textOf(m.LabelName[:]),
+			LabelValue: textOf(m.LabelValue[:]), Per: max(m.Per, 1)}
+		one.series = one.Series()
+		c.Metrics = append(c.Metrics, one)
 	}
 	for _, e := range regions {
 		r := Region{Name: textOf(e.Name[:]), ID: e.ID, Index: Index(e.Index), Fill: Fill(e.Fill),
