@@ -140,14 +140,18 @@ func (d *disks) of(id string) ([]model.DeviceSample, *model.SyncCounters) {
 	return slices.Clone(t.devices), t.syncs
 }
 
-// keep forgets containers that are gone.
+// keep forgets containers that are gone and have no entry left. One that has entries and is not among the containers may
+// have begun since these were listed.
 func (d *disks) keep(containers []*model.Container) {
-	present := make(map[string]bool, len(containers))
+	kept := make(map[string]bool, len(containers))
 	for _, c := range containers {
-		present[c.ID] = true
+		kept[c.ID] = true
+	}
+	for _, e := range d.entries {
+		kept[e.owner] = true
 	}
 	for id := range d.totals {
-		if !present[id] {
+		if !kept[id] {
 			delete(d.totals, id)
 		}
 	}

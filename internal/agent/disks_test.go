@@ -97,6 +97,23 @@ func TestDisksThatAreKnownLate(t *testing.T) {
 	f(step{group: 0, count: 2}, step{group: 0, count: 4, ofHost: 4}, step{group: 2, count: 7, ofHost: 4, ofWeb: 3})
 }
 
+// A container that begins after a reading has listed the containers, and before it reads the disks, has what it did by
+// then; it is forgotten when it is gone and the kernel has no entry of it.
+func TestDisksOfAContainerThatIsListedLater(t *testing.T) {
+	d := newDisks()
+	read := []model.KernelDisk{{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(5)}}
+	d.update(read, ownersOf)
+	d.keep(nil)
+	d.update(read, ownersOf)
+	d.keep([]*model.Container{web})
+	checkReads(t, d, "web", sda, 5)
+	d.update(nil, ownersOf)
+	d.keep(nil)
+	if len(d.totals) != 0 {
+		t.Errorf("%d containers are kept, want none", len(d.totals))
+	}
+}
+
 func TestDevicesOfAContainerAreBounded(t *testing.T) {
 	d := newDisks()
 	var all []model.KernelDisk
