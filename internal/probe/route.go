@@ -71,7 +71,7 @@ func (f *routeFinder) ask(ctx context.Context, hop int) (router netip.Addr, err 
 	}
 	packet := make([]byte, traceBytes)
 	packet[0] = byte(hop)
-	if _, err := f.conn.WriteTo(packet, net.UDPAddrFromAddrPort(f.to)); !onTheWay(err) {
+	if _, err := f.conn.WriteTo(packet, net.UDPAddrFromAddrPort(f.to)); err != nil && !onTheWay(err) {
 		return router, err
 	}
 	err = await(ctx, f.conn, time.Now().Add(hopTimeout), func() bool { return router.IsValid() }, func(e wayError) {

@@ -103,6 +103,37 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+// TestRouterAnswers: a router is known by its answer to one packet, and one that does not answer is the zero Addr.
+func TestRouterAnswers(t *testing.T) {
+	a, router, b := routed(t)
+	for i, want := range []string{"192.0.2.1", "2001:db8:1::1"} {
+		to := netip.AddrPortFrom(b.Addresses[i], 862)
+		any := netip.IPv4Unspecified()
+		if to.Addr().Is6() {
+			any = netip.IPv6Unspecified()
+		}
+		conn, err := a.listenUDP(netip.AddrPortFrom(any, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := newRouteFinder(conn, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if got, err := f.ask(t.Context(), 1); err != nil || got.String() != want {
+			t.Errorf("the router is %v, %v, want %s", got, err, want)
+		}
+		router.run(t, "iptables -A OUTPUT -p icmp -j DROP")
+		router.run(t, "ip6tables -A OUTPUT -p ipv6-icmp --icmpv6-type time-exceeded -j DROP")
+		if got, err := f.ask(t.Context(), 1); err != nil || got.IsValid() {
+			t.Errorf("a silent router is %v, %v", got, err)
+		}
+		router.run(t, "iptables -F OUTPUT")
+		router.run(t, "ip6tables -F OUTPUT")
+	}
+}
+
 // routes are what the process that measures tells.
 type routes struct {
 	mu    sync.Mutex
