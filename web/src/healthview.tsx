@@ -89,7 +89,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
 
       <Section id="lost" title="Lost" hint="what found no room in a bounded table or queue">
         {lost.length === 0 ? <p class="fine">Everything found room in this time.</p> : <Bounds list={lost} lines={lines} />}
-        {near.length > 0 && <><h4>Nearly full</h4><Bounds list={near} lines={lines} /></>}
+        {near.length > 0 && <><h3>Nearly full</h3><Bounds list={near} lines={lines} /></>}
         {before.length > 0 && (
           <details><summary>{before.length} dropped something before this time</summary><Bounds list={before} lines={lines} /></details>
         )}
@@ -187,7 +187,7 @@ export function HealthView({ graph, away, status: { data, error }, state, change
             </dl>
             {edges.length === 0 ? graph.edges.length > 0 && <p class="fine">Of every edge all received bytes were seen.</p> : (
               <>
-                <h4>Edges of which not all was seen</h4>
+                <h3>Edges of which not all was seen</h3>
                 <ul class="edge-list" data-incomplete={edges.length}>
                   {edges.slice(0, EDGES).map((e) => (
                     <li key={e.edge.id}><button class="peer" onClick={() => change({ edge: short(e.edge.id), node: undefined, status: undefined, chart: undefined })}><span>{e.client?.name} → {e.server?.name}</span><span class="muted">{floorPercent(e.share)} seen</span></button></li>
