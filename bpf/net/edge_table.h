@@ -105,7 +105,7 @@ static __always_inline void leave_client_out(struct edge_key *key)
  * the other end may choose any name. With the whole quota, clients of one service count together,
  * for as many services as an eighth of the quota; all else is one edge.
  */
-__noinline u32 new_edge(struct edge_key *key)
+static __noinline u32 new_edge(struct edge_key *key)
 {
 	u32 index, *known;
 

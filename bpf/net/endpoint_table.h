@@ -105,7 +105,7 @@ static __always_inline u64 insert_endpoint(struct endpoint_key *key, u32 index, 
 	return target_of(theirs ? *theirs : ENDPOINT_OVERFLOW);
 }
 
-__noinline u64 new_endpoint(struct endpoint_key *key)
+static __noinline u64 new_endpoint(struct endpoint_key *key)
 {
 	u32 index;
 
