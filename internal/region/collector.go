@@ -438,4 +438,3 @@ func (c *Collector) consistent(ctx context.Context, of *wantedRegion, i int, b [
 	}
 	return nil, fmt.Errorf("reading the region %s: %w: index %d", of.region.Name, ErrBusy, of.indexes[i])
 }
-
