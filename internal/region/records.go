@@ -9,8 +9,13 @@ import (
 	"outsight/internal/model"
 )
 
-// bridge is how many bytes that nobody wants are read where that saves a read.
-const bridge = 512
+const (
+	// bridge is how many bytes that nobody wants are read where that saves a read.
+	bridge = 512
+	// orderedBytes are read at once at most where each record is to be of one moment: they fit into one packet, wherever
+	// they begin, of which there is a moment (docs/format/region-read.md).
+	orderedBytes = 896
+)
 
 // records are those of some indexes of a region.
 type records struct {
@@ -21,17 +26,21 @@ type records struct {
 	reads []Read
 }
 
-// recordsOf are those of indexes, which are in order: neighbours are one read, unless each is to be of one moment.
+// recordsOf are those of indexes, which are in order: neighbours are one read.
 func recordsOf(r *Region, indexes []uint32) (records, error) {
 	size := uint64(r.RecordBytes) * uint64(r.Lanes)
 	if uint64(len(indexes))*size > maxReading {
 		return records{}, fmt.Errorf("reading the region %s: %w: %d times %d bytes", r.Name, ErrDamaged, len(indexes), size)
 	}
 	all := records{region: r, indexes: indexes, of: make([][]byte, len(indexes))}
-	ordered := r.field(RoleHead) != nil
+	ordered, most := r.field(RoleHead) != nil, uint64(maxReading)
+	if ordered {
+		most = orderedBytes
+	}
 	for at := 0; at < len(indexes); {
 		first, end := uint64(indexes[at]), at+1
-		for !ordered && end < len(indexes) && uint64(indexes[end]-indexes[end-1])*size <= size+bridge {
+		for end < len(indexes) && uint64(indexes[end]-indexes[end-1])*size <= size+bridge &&
+			(uint64(indexes[end])+1-first)*size <= most {
 			end++
 		}
 		length := (uint64(indexes[end-1]) + 1 - first) * size
