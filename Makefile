@@ -256,7 +256,7 @@ bench-netprobe: ## packets not seen of containers that send at once, beside tcpd
 	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
 
 .PHONY: bench-region
-bench-region: ## reading hosts from outside: latency, edges, many hosts, what agent and Redis pay; rewrites docs/region.md (root; 11 minutes)
+bench-region: ## reading hosts from outside: latency, edges, many hosts, what agent and Redis pay; rewrites docs/region.md (root; 12 minutes)
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -docs docs \

@@ -341,7 +341,9 @@ func jsonOf(r *collectResult) collectJSON {
 
 func (e *collectedEntry) fill(of region.Figures) {
 	e.Metrics = make(map[string]float64, len(of))
-	for series, f := range of {
+	for i := range of {
+		f := &of[i]
+		series := f.Metric.Series()
 		if f.Histogram == nil {
 			if !f.IsHistogram() {
 				e.Metrics[series] = f.Value()
@@ -479,12 +481,12 @@ type gained struct {
 const nothing = "–"
 
 func (g *gained) counter(series string) (n float64, known bool) {
-	f := g.now[series]
+	f := g.now.Of(series)
 	if f == nil {
 		return 0, false
 	}
 	n = f.Value()
-	if b := g.before[series]; b != nil && b.Count <= f.Count {
+	if b := g.before.Of(series); b != nil && b.Count <= f.Count {
 		n -= b.Value()
 	}
 	return n, true
@@ -499,7 +501,7 @@ func (g *gained) cores(series string) string {
 }
 
 func (g *gained) level(series string, write func(float64) string) string {
-	if f := g.now[series]; f != nil {
+	if f := g.now.Of(series); f != nil {
 		return write(f.Value())
 	}
 	return nothing
@@ -518,11 +520,11 @@ func (g *gained) share(part, of string) string {
 }
 
 func (g *gained) histogram(series string) *model.Histogram {
-	f := g.now[series]
+	f := g.now.Of(series)
 	if f == nil || f.Histogram == nil {
 		return nil
 	}
-	if b := g.before[series]; b != nil && b.Histogram != nil {
+	if b := g.before.Of(series); b != nil && b.Histogram != nil {
 		return f.Histogram.Since(b.Histogram)
 	}
 	return f.Histogram

@@ -148,8 +148,9 @@ func seriesOf[T any](rows []model.Row[T]) map[string]string {
 }
 
 func (c *counters) fill(of region.Figures) {
-	for series, f := range of {
-		column := columnOfContainer[series]
+	for i := range of {
+		f := &of[i]
+		column := columnOfContainer[f.Metric.Series()]
 		if to := groupCounts[column]; to != nil {
 			*to(c) = f.Count
 		} else if to := groupHistograms[column]; to != nil {
@@ -159,17 +160,18 @@ func (c *counters) fill(of region.Figures) {
 }
 
 func (l *levels) fill(of region.Figures) {
-	for series, f := range of {
-		if to := containerLevels[columnOfContainer[series]]; to != nil {
-			*to(l) = level{f.Count, true}
+	for i := range of {
+		if to := containerLevels[columnOfContainer[of[i].Metric.Series()]]; to != nil {
+			*to(l) = level{of[i].Count, true}
 		}
 	}
 }
 
 // fillEdge fills counters of an edge's end in.
 func fillEdge(c *model.EdgeCounters, role model.Role, of region.Figures) {
-	for series, f := range of {
-		column := columnOfEdge[series]
+	for i := range of {
+		f := &of[i]
+		column := columnOfEdge[f.Metric.Series()]
 		if to := edgeCounts[column]; to != nil {
 			*to(c) = f.Count
 		} else if to := edgeHistograms[column]; to != nil {

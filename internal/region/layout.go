@@ -98,6 +98,9 @@ func (t Type) size() int {
 	return 1
 }
 
+// isNumber says that values of the type are numbers.
+func (t Type) isNumber() bool { return t >= TypeU64 && t <= TypeS64 }
+
 // Role is what a field is for.
 type Role uint8
 
