@@ -90,7 +90,7 @@ func (h *simulatedHost) run(ctx context.Context, t *testing.T, server, token str
 				var beside sync.WaitGroup
 				defer beside.Wait()
 				beside.Go(func() {
-					if err := h.monitor.Run(ctx, h.newest.Load); err != nil {
+					if err := h.monitor.Run(ctx, h.newest.Load, nil); err != nil {
 						t.Error(err)
 					}
 				})
@@ -376,7 +376,7 @@ func TestConfiguredPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		running.Go(func() {
-			if err := m.Run(ctx, func() *frame.Frame { return nil }); err != nil {
+			if err := m.Run(ctx, func() *frame.Frame { return nil }, nil); err != nil {
 				t.Error(err)
 			}
 		})
