@@ -13,12 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"outsight/internal/export"
 	"outsight/internal/fleet"
@@ -67,6 +70,11 @@ type simulatedHost struct {
 	client bool
 	bytes  *atomic.Uint64
 	newest atomic.Pointer[frame.Frame]
+	// own is who talks instead of the host, by an address of its own, and other the address of the other end; process is one
+	// in its network namespace.
+	own     *model.Container
+	other   netip.Addr
+	process func(id string) (*os.File, error)
 }
 
 const databasePort = "5432"
@@ -90,7 +98,7 @@ func (h *simulatedHost) run(ctx context.Context, t *testing.T, server, token str
 				var beside sync.WaitGroup
 				defer beside.Wait()
 				beside.Go(func() {
-					if err := h.monitor.Run(ctx, h.newest.Load); err != nil {
+					if err := h.monitor.Run(ctx, h.newest.Load, h.process); err != nil {
 						t.Error(err)
 					}
 				})
@@ -140,14 +148,33 @@ func (h *simulatedHost) snapshot() *model.Snapshot {
 	udp.Service = netip.MustParseAddrPort(strings.TrimSuffix(e.Service.String(), databasePort) + port)
 	udp.Counters = model.EdgeCounters{SentBytes: uint64(time.Now().UnixNano())}
 	s.Edges = []model.Edge{e, udp}
+	if h.own != nil {
+		s.Containers = append(s.Containers, model.ContainerSample{Container: h.own})
+		h.addContainer(s, port)
+	}
 	return s
+}
+
+// addContainer has the container talk instead of the host, which measures the way between the containers.
+func (h *simulatedHost) addContainer(s *model.Snapshot, port string) {
+	e, udp := &s.Edges[0], s.Edges[1]
+	udp.Instance = 3
+	at := h.own.Addresses[0]
+	if h.client {
+		at = h.other
+		e.Client.Container, e.Server.Address = h.own, at
+	} else {
+		e.Server.Container, e.Client.Address = h.own, h.other
+	}
+	e.Service, udp.Service = netip.MustParseAddrPort(at.String()+":"+databasePort), netip.MustParseAddrPort(at.String()+":"+port)
+	s.Edges = append(s.Edges, udp)
 }
 
 // metrics are those of the host's newest frame, as its agent's /metrics has them.
 func (h *simulatedHost) metrics(t *testing.T) string {
 	w := &bytes.Buffer{}
 	for _, s := range otlp.FromFrame(h.newest.Load(), otlp.SeriesOptions{}) {
-		if strings.HasPrefix(s.Name, "outsight_probe_") {
+		if strings.HasPrefix(s.Name, "outsight_probe_") || strings.HasPrefix(s.Name, "outsight_container_probe_") {
 			value := s.Value
 			if s.Histogram != nil {
 				value = float64(s.Histogram.Count)
@@ -173,6 +200,23 @@ func eventually(t *testing.T, what string, f func() bool) {
 	t.Logf("%s after %v", what, time.Since(begun).Round(10*time.Millisecond))
 }
 
+// serveProbes runs a server, at the usual ports, until stop.
+func serveProbes(t *testing.T, tokens string) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		root := newRoot()
+		root.SetArgs([]string{"server", "--data", filepath.Join(t.TempDir(), "data"), "--otlp", "", "--token-file", tokens,
+			"--probe-interval", "2s", "--kubernetes", "off"})
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		if err := root.ExecuteContext(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() { cancel(); serving.Wait() }
+}
+
 // TestMeasuredPair: two hosts that talk are measured, what was measured is in frames, on the server and in its answers,
 // and ends with the talk. A host with a wrong token is measured by nobody, and strangers are not answered.
 func TestMeasuredPair(t *testing.T) {
@@ -184,20 +228,7 @@ func TestMeasuredPair(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer cancel()
-	serving.Go(func() {
-		root := newRoot()
-		root.SetArgs([]string{"server", "--data", filepath.Join(t.TempDir(), "data"), "--otlp", "", "--token-file", tokens,
-			"--probe-interval", "2s", "--kubernetes", "off"})
-		root.SetOut(io.Discard)
-		root.SetErr(io.Discard)
-		if err := root.ExecuteContext(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	defer serveProbes(t, tokens)()
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	talked := &atomic.Uint64{}
 	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked}
@@ -355,6 +386,125 @@ func TestMeasuredPair(t *testing.T) {
 	stop()
 }
 
+// namespace is a process in a network namespace of its own.
+type namespace struct {
+	t   *testing.T
+	pid int
+}
+
+func newNamespace(t *testing.T) *namespace {
+	t.Helper()
+	c := exec.Command("sleep", "600")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return &namespace{t, c.Process.Pid}
+}
+
+// run runs a command in it.
+func (n *namespace) run(format string, args ...any) {
+	n.t.Helper()
+	words := append([]string{"-t", strconv.Itoa(n.pid), "-n"}, strings.Fields(fmt.Sprintf(format, args...))...)
+	if out, err := exec.Command("nsenter", words...).CombinedOutput(); err != nil {
+		n.t.Fatalf("%s: %v: %s", format, err, out)
+	}
+}
+
+// open opens the process, whatever the container's ID.
+func (n *namespace) open(string) (*os.File, error) {
+	fd, err := unix.PidfdOpen(n.pid, unix.PIDFD_NONBLOCK)
+	return os.NewFile(uintptr(fd), "pidfd"), err
+}
+
+// TestMeasuredContainers: two containers that talk by addresses of their own are measured from inside their network
+// namespaces, while nothing that measures passes between their hosts; that is in metrics, on the server and in its answers,
+// and ends with the talk, although the measurements themselves are seen as traffic.
+func TestMeasuredContainers(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2") {
+		return
+	}
+	if out, err := exec.Command("iptables", "-A", "INPUT", "-p", "udp", "-d", "198.51.100.0/24", "-j", "DROP").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const token, page, senders = "0123456789abcdef", "http://127.0.0.1:8470", "http://127.0.0.1:4318"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	web, db := newNamespace(t), newNamespace(t)
+	web.run("ip link add eth0 type veth peer name eth0 netns %d", db.pid)
+	for n, own := range map[*namespace]string{web: "10.1.1.2/16", db: "10.1.2.2/16"} {
+		n.run("ip addr add %s dev eth0", own)
+		n.run("ip link set eth0 up")
+	}
+	defer serveProbes(t, tokens)()
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	talked := &atomic.Uint64{}
+	container := func(name, address string) *model.Container {
+		return &model.Container{ID: "id-" + name, Name: name, Runtime: model.Docker, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+	}
+	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked,
+		own: container("web", "10.1.1.2"), other: netip.MustParseAddr("10.1.2.2"), process: web.open}
+	b := &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked,
+		own: container("db", "10.1.2.2"), other: netip.MustParseAddr("10.1.1.2"), process: db.open}
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, senders, token, log)
+	b.run(agents, t, senders, token, log)
+	defer stop()
+	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
+	talking, quiet := context.WithCancel(t.Context())
+	var chatter sync.WaitGroup
+	chatter.Go(func() {
+		for talking.Err() == nil {
+			talked.Add(1000)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	eventually(t, "two sessions", func() bool { return len(a.sessions()) == 2 })
+	eventually(t, "ten round trips of containers", func() bool {
+		s := a.sessions()
+		return len(s) == 2 && s[1].RoundTrip != nil && s[1].RoundTrip.Count >= 10 && s[0].Lost > 0
+	})
+	if s := a.sessions(); s[0].Client != "" || s[0].Answered || s[0].RoundTrip != nil || s[1].Client != "web" ||
+		s[1].Server != "db" || s[1].Peer != "b" || !s[1].Answered || s[1].Lost > 0 {
+		t.Errorf("the sessions are %+v", s)
+	}
+	if n := len(b.sessions()); n != 0 {
+		t.Errorf("%d sessions of the server's host", n)
+	}
+	labels := "[{client web} {host a} {peer b} {server db}]"
+	for _, want := range []string{"outsight_container_probe_round_trip_duration_seconds" + labels,
+		"outsight_container_probe_answered" + labels + " 1"} {
+		eventually(t, want, func() bool { return strings.Contains(a.metrics(t), want) })
+	}
+	list := func(args ...string) (text string) {
+		var out, errOut bytes.Buffer
+		args = append([]string{"probe", "--server", page, "--token-file", tokens}, args...)
+		if code := run(args, &out, &errOut); code != 0 {
+			t.Fatalf("probe ends with %d: %s", code, errOut.String())
+		}
+		return out.String()
+	}
+	eventually(t, "a line of outsight probe", func() bool { return strings.Contains(list(), "web on a  db on b  each 100ms") })
+	t.Logf("%s", list())
+	var answer struct{ Probes []fleet.Probe }
+	if err := json.Unmarshal([]byte(list("10.1.2.2", "--output", "json")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if all := answer.Probes; len(all) != 2 || all[0].Client != "" || all[0].Answered || all[1].Client != "web" ||
+		all[1].Server != "db" || !all[1].Running || !all[1].Answered || all[1].RoundTrip == nil || all[1].Lost > 0 {
+		t.Errorf("of the address of db the server answers %+v", answer)
+	}
+	quiet()
+	chatter.Wait()
+	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
+	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "probe_answered") })
+	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "web on a  db on b  ended") })
+	stop()
+}
+
 // TestConfiguredPeers: two agents without a server measure one another by their flags, and one with another key is not
 // answered.
 func TestConfiguredPeers(t *testing.T) {
@@ -376,7 +526,7 @@ func TestConfiguredPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		running.Go(func() {
-			if err := m.Run(ctx, func() *frame.Frame { return nil }); err != nil {
+			if err := m.Run(ctx, func() *frame.Frame { return nil }, nil); err != nil {
 				t.Error(err)
 			}
 		})
