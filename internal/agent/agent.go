@@ -206,6 +206,7 @@ type Options struct {
 type Agent struct {
 	sources    Sources
 	options    Options
+	capacities capacities
 	resolver   *network.Resolver
 	groups     *groups
 	contention *contention

@@ -298,7 +298,8 @@ var probeRows = append(slices.Concat(hostSessions.rows(), containerSessions.rows
 		}})
 
 // ProbeNumbers are what was measured between two hosts: there is from the one to the other, and back from the other to
-// the one. $match stands for the labels of the session; where the other host sends, there and back are exchanged.
+// the one. $match stands for the labels of the session; where the other host sends, there and back are exchanged. Behind
+// them are those of GroupCapacity, between two containers of one host.
 var ProbeNumbers = func() (all []Shown) {
 	const trip, way = "outsight_probe_round_trip_duration_seconds", "outsight_probe_one_way_duration_seconds"
 	const above = "outsight_probe_above_minimum_duration_seconds"
@@ -332,5 +333,17 @@ var ProbeNumbers = func() (all []Shown) {
 			"Measuring packets that were lost on the way to the "+d.to+"’s host",
 			increase("outsight_probe_lost_one_way_packets_total", `,direction="`+d.name+`"`), true)
 	}
+	capacity := func(key, title, to string) {
+		const query = "max(outsight_path_capacity_bytes_per_second{$match})"
+		all = append(all, Shown{Number{Key: key, Title: title, Unit: "B/s", Group: GroupCapacity, Formula: Derived,
+			Meaning: "What the path to the " + to + " carried when somebody last measured it, as by outsight probe --capacity",
+			Query:   query}, query})
+	}
+	capacity("capacity_there", "Capacity there", "server’s container")
+	capacity("capacity_back", "Capacity back", "client’s container")
+	const age = "time() - min(outsight_path_capacity_measured_timestamp_seconds{$match})"
+	all = append(all, Shown{Number{Key: "capacity_age", Title: "Capacity measured before", Unit: "s", Group: GroupCapacity,
+		Formula: Derived, Meaning: "How long before the end of the window the capacity was measured; of two directions the older",
+		Query: age}, age})
 	return all
 }()

@@ -311,6 +311,9 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_probe_answered,dscp=0,host=node-1,peer=b", 0)
 	f("outsight_probe_sent_packets_total,dscp=0,host=node-1,peer=b", 1)
 	f("outsight_probe_lost_packets_total,dscp=0,host=node-1,peer=b", 1)
+	capacity := ",from=host,from_id=host,host=node-1,to=" + strings.ReplaceAll(hostile, "\xff", "\ufffd") + ",to_id=id"
+	f("outsight_path_capacity_bytes_per_second"+capacity, 1.25e8)
+	f("outsight_path_capacity_measured_timestamp_seconds"+capacity, float64(testTime.UnixMilli()-1500)/1e3)
 	containers := func(name, direction, last string, v float64) {
 		t.Helper()
 		f("outsight_container_probe_"+name+",client="+strings.ReplaceAll(hostile, "\xff", "\ufffd")+direction+

@@ -150,6 +150,8 @@ func testSnapshot() *model.Snapshot {
 			Reflectors: model.SocketFailures{Ended: 10, Unknown: 11, Failed: 12},
 			Reflector:  model.ReflectorCounters{Answered: 1, Strangers: 2, Limited: 3, Malformed: 4, Forged: 5, Replayed: 6},
 		},
+		Capacities: []model.Capacity{{From: "host", To: "id", FromName: "host", ToName: hostile, BytesPerSecond: 1.25e8,
+			Measured: testTime.Add(-1500 * time.Millisecond)}},
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, StealNS: 1_500_000_000, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
 			AvailableBytes: 1 << 29,
