@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,15 +23,19 @@ import (
 	"testing"
 	"time"
 
+	natsclient "github.com/nats-io/nats.go"
 	"golang.org/x/sys/unix"
 
+	"outsight/internal/control"
 	"outsight/internal/export"
 	"outsight/internal/fleet"
 	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/probe"
+	"outsight/internal/queue"
 	"outsight/internal/stamp"
+	"outsight/test/natscluster"
 )
 
 // inNamespace runs the rest of a test in another process with a network of its own: loopback with these addresses.
@@ -201,13 +207,13 @@ func eventually(t *testing.T, what string, f func() bool) {
 }
 
 // serveProbes runs a server, at the usual ports, until stop.
-func serveProbes(t *testing.T, tokens string) (stop func()) {
+func serveProbes(t *testing.T, tokens string, more ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		root := newRoot()
-		root.SetArgs([]string{"server", "--data", filepath.Join(t.TempDir(), "data"), "--otlp", "", "--token-file", tokens,
-			"--probe-interval", "2s", "--kubernetes", "off"})
+		root.SetArgs(append([]string{"server", "--data", filepath.Join(t.TempDir(), "data"), "--otlp", "", "--token-file", tokens,
+			"--probe-interval", "2s", "--kubernetes", "off"}, more...))
 		root.SetOut(io.Discard)
 		root.SetErr(io.Discard)
 		if err := root.ExecuteContext(ctx); err != nil {
@@ -418,6 +424,24 @@ func (n *namespace) open(string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), err
 }
 
+// hostsWithContainers are two hosts of which containers talk, in network namespaces that are joined apart from the hosts.
+func hostsWithContainers(t *testing.T, talked *atomic.Uint64) (a, b *simulatedHost) {
+	web, db := newNamespace(t), newNamespace(t)
+	web.run("ip link add eth0 type veth peer name eth0 netns %d", db.pid)
+	for n, own := range map[*namespace]string{web: "10.1.1.2/16", db: "10.1.2.2/16"} {
+		n.run("ip addr add %s dev eth0", own)
+		n.run("ip link set eth0 up")
+	}
+	container := func(name, address string) *model.Container {
+		return &model.Container{ID: "id-" + name, Name: name, Runtime: model.Docker, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+	}
+	a = &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked,
+		own: container("web", "10.1.1.2"), other: netip.MustParseAddr("10.1.2.2"), process: web.open}
+	b = &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked,
+		own: container("db", "10.1.2.2"), other: netip.MustParseAddr("10.1.1.2"), process: db.open}
+	return a, b
+}
+
 // TestMeasuredContainers: two containers that talk by addresses of their own are measured from inside their network
 // namespaces, while nothing that measures passes between their hosts; that is in metrics, on the server and in its answers,
 // and ends with the talk, although the measurements themselves are seen as traffic.
@@ -433,22 +457,10 @@ func TestMeasuredContainers(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	web, db := newNamespace(t), newNamespace(t)
-	web.run("ip link add eth0 type veth peer name eth0 netns %d", db.pid)
-	for n, own := range map[*namespace]string{web: "10.1.1.2/16", db: "10.1.2.2/16"} {
-		n.run("ip addr add %s dev eth0", own)
-		n.run("ip link set eth0 up")
-	}
 	defer serveProbes(t, tokens)()
-	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	talked := &atomic.Uint64{}
-	container := func(name, address string) *model.Container {
-		return &model.Container{ID: "id-" + name, Name: name, Runtime: model.Docker, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
-	}
-	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked,
-		own: container("web", "10.1.1.2"), other: netip.MustParseAddr("10.1.2.2"), process: web.open}
-	b := &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked,
-		own: container("db", "10.1.2.2"), other: netip.MustParseAddr("10.1.1.2"), process: db.open}
+	a, b := hostsWithContainers(t, talked)
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	agents, stop := context.WithCancel(t.Context())
 	a.run(agents, t, senders, token, log)
 	b.run(agents, t, senders, token, log)
@@ -502,6 +514,153 @@ func TestMeasuredContainers(t *testing.T) {
 	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
 	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "probe_answered") })
 	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "web on a  db on b  ended") })
+	stop()
+}
+
+// desired is what a server has a host do. The host's own question, which waits, is answered then and asked again.
+func (h *simulatedHost) desired(t *testing.T, server, token string) (state control.State, ok bool) {
+	t.Helper()
+	text, err := json.Marshal(control.Question{Host: h.name, Epoch: h.newest.Load().Epoch,
+		Addresses: []netip.Addr{netip.MustParseAddr(h.address)}, Port: h.monitor.Port(), Containers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+control.Path, bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", control.ContentType)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return state, false
+	}
+	defer answer.Body.Close()
+	if text, err = io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		return state, false
+	}
+	if state, err = control.ParseState(text); err != nil {
+		t.Fatal(err)
+	}
+	return state, true
+}
+
+// TestProbesOfAnotherServer: agents are known to a cluster of NATS servers, so another server that takes over, with no data
+// of the first, has them go on with the same sessions and keys, and finds by a container's address who is measured, by which
+// agent and at which reflector.
+func TestProbesOfAnotherServer(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2") {
+		return
+	}
+	const token, page, senders = "0123456789abcdef", "http://127.0.0.1:8470", "http://127.0.0.1:4318"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nats, err := natscluster.Start(3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nats.Stop()
+	flags := []string{"--nats", nats.URLs(), "--nats-stream", "PROBES", "--nats-replicas", "3"}
+	stopFirst := sync.OnceFunc(serveProbes(t, tokens, flags...))
+	defer stopFirst()
+	talked := &atomic.Uint64{}
+	a, b := hostsWithContainers(t, talked)
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, senders, token, log)
+	b.run(agents, t, senders, token, log)
+	defer stop()
+	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
+	var chatter sync.WaitGroup
+	defer chatter.Wait()
+	talking, quiet := context.WithCancel(t.Context())
+	defer quiet()
+	chatter.Go(func() {
+		for talking.Err() == nil {
+			talked.Add(1000)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	answered := func() bool {
+		s := a.sessions()
+		return len(s) == 2 && s[0].Answered && s[1].Answered
+	}
+	eventually(t, "answers of the hosts and of the containers", answered)
+	var first control.State
+	eventually(t, "the state of the first server", func() (ok bool) {
+		first, ok = a.desired(t, senders, token)
+		return ok && len(first.Sessions) == 1 && len(first.ContainerSessions) == 1
+	})
+
+	// What any server finds in the cluster's store.
+	conn, err := natsclient.Connect(nats.URLs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	registry, err := queue.OpenRegistry(t.Context(), conn, "PROBES"+agentsBucket, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func() map[string]control.Question {
+		all, err := registry.All(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		agents := map[string]control.Question{}
+		for key, text := range all {
+			var one struct{ Agent control.Question }
+			if err := json.Unmarshal(text, &one); err == nil && strings.HasPrefix(key, "agent.") {
+				agents[one.Agent.Host] = one.Agent
+			}
+		}
+		return agents
+	}
+	eventually(t, "both agents in the store", func() bool { return len(kept()) == 2 })
+	for _, h := range []*simulatedHost{a, b} {
+		q := kept()[h.name]
+		if q.Port != h.monitor.Port() || !q.Containers || !slices.Contains(q.Addresses, netip.MustParseAddr(h.address)) ||
+			q.Epoch != h.newest.Load().Epoch {
+			t.Errorf("of %s the store has %+v", h.name, q)
+		}
+	}
+
+	stopFirst()
+	sent := a.sessions()[1].Sent
+	defer serveProbes(t, tokens, flags...)()
+	var second control.State
+	eventually(t, "the state of the second server", func() (ok bool) {
+		second, ok = a.desired(t, senders, token)
+		return ok && len(second.ContainerSessions) == 1 && len(second.Sessions) == 1
+	})
+	if !reflect.DeepEqual(second, first) {
+		t.Errorf("the second server has %+v, the first had %+v", second, first)
+	}
+	var answer struct{ Probes []fleet.Probe }
+	eventually(t, "an answer by the address of a container", func() bool {
+		var out, errOut bytes.Buffer
+		args := []string{"probe", "--server", page, "--token-file", tokens, "--output", "json", "10.1.2.2"}
+		if code := run(args, &out, &errOut); code != 0 {
+			t.Logf("probe ends with %d: %s", code, errOut.String())
+			return false
+		}
+		if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+			t.Fatal(err)
+		}
+		return len(answer.Probes) == 2 && answer.Probes[0].RoundTrip != nil && answer.Probes[1].RoundTrip != nil
+	})
+	hosts, containers := answer.Probes[0], answer.Probes[1]
+	if hosts.From != "a" || hosts.To != "b" || hosts.Reflector != "198.51.100.2:862" || containers.Client != "web" ||
+		containers.Server != "db" || containers.To != "b" || containers.Reflector != "10.1.2.2:862" || !containers.Answered {
+		t.Errorf("by the address of db the second server finds %+v", answer.Probes)
+	}
+	if now := a.sessions(); !answered() || now[1].Sent < sent || now[1].Lost > 0 {
+		t.Errorf("the sessions are %+v, and %d packets had been sent with the first server", now, sent)
+	}
+	quiet()
+	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
 	stop()
 }
 
