@@ -226,6 +226,9 @@ func Open(o HostOptions) (*Host, error) {
 		Applications: h.applications,
 		Parts:        h, Statistics: kernel.EnableStatistics,
 	}
+	if privileges.enters() {
+		sources.OpenProcess = registry.Open
+	}
 	if o.Regions.Only {
 		sources.Parts, sources.Statistics = nil, nil
 	}

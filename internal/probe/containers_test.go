@@ -24,9 +24,8 @@ import (
 type site struct {
 	a, b *Sessions
 	// mu guards pids, by the containers' IDs.
-	mu    sync.Mutex
-	pids  map[string]int
-	talks control.Talks
+	mu   sync.Mutex
+	pids map[string]int
 }
 
 // newSite runs both until the test ends.
