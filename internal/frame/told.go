@@ -255,7 +255,7 @@ func (d *Difference) AddUp() {
 
 // add adds up a column with so many buckets in After.
 func (g *gains) add(d *Difference, column, total int, t *tally) {
-	g.rows = make([]rowGain, len(d.After.IDs))
+	g.rows = d.memory.takeGains(len(d.After.IDs))
 	g.bucket, g.count = d.memory.takeNumbers(total), d.memory.takeWords(total)
 	at := 0
 	for row := range g.rows {
