@@ -253,27 +253,28 @@ func (d *Difference) AddUp() {
 	}
 }
 
-// add adds up a column with so many buckets in After.
+// add adds up a column with so many buckets in After, as its frame says.
 func (g *gains) add(d *Difference, column, total int, t *tally) {
 	g.rows = d.memory.takeGains(len(d.After.IDs))
-	g.bucket, g.count = d.memory.takeNumbers(total), d.memory.takeWords(total)
+	g.bucket, g.count = d.memory.takeNumbers(total+allBuckets), d.memory.takeWords(total+allBuckets)
 	at := 0
 	for row := range g.rows {
 		d.tally(t, column, row)
+		if room := at + t.end - t.first; room > len(g.bucket) { // the frame says too little
+			g.bucket = append(g.bucket, make([]uint32, room)...)
+			g.count = append(g.count, make([]uint64, room)...)
+		}
 		one := &g.rows[row]
 		*one = rowGain{sumNS: positive(t.sumNS), zero: positive(t.zero), overflow: positive(t.overflow), begin: uint32(at)}
 		for i := t.first; i < t.end; i++ {
 			n := positive(t.buckets[i])
 			t.buckets[i] = 0
-			if at < total {
-				g.bucket[at], g.count[at] = uint32(i), n
-				one.counted += n
-			}
+			g.bucket[at], g.count[at] = uint32(i), n
+			one.counted += n
 			if n > 0 {
 				at++
 			}
 		}
-		at = min(at, total) // the frame may say too little
 		one.end = uint32(at)
 		t.empty()
 	}
