@@ -21,11 +21,16 @@ func TestWhereabouts(t *testing.T) {
 		}
 		defer w.close()
 		begun, err := ownCPU()
-		for now := begun; err == nil && now-begun < 2000*samplePeriod; now, err = ownCPU() {
-			err = work()
-		}
-		if err != nil {
-			t.Fatal(err)
+		for now := begun; now-begun < 2000*samplePeriod; {
+			if err == nil {
+				err = work()
+			}
+			if err == nil {
+				now, err = ownCPU()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		user, all, err := w.read()
 		if err != nil {
