@@ -64,6 +64,8 @@ type Sample struct {
 	Containers []ContainerFigures
 	Groups     []GroupFigures
 	Edges      []EdgeFigures
+	// Disks are those of a thorough reading alone.
+	Disks []DiskFigures
 	// Restarted says that the host's agent is another one than at the reading before: all counters began anew.
 	Restarted bool
 	// Reads and Bytes are what was read for it.
@@ -83,13 +85,14 @@ type Collector struct {
 	dictionary *Dictionary
 	// histograms as they were read last, with the sum of then.
 	histograms map[histogramKey]histogramState
-	// turn counts thorough readings, of which the last was at looked; slots are as they were then.
-	turn     int
+	// looked is when the last thorough reading was; slots are as they were then.
 	looked   time.Time
 	thorough bool
 	slots    map[uint32]slotOwner
-	edges    []uint32
-	sample   *Sample
+	// edges and disks are nil where the host has none; tables are those that there are.
+	edges, disks *table
+	tables       []*table
+	sample       *Sample
 }
 
 type histogramKey struct {
@@ -103,9 +106,6 @@ type histogramState struct {
 
 // NewCollector reads by r. Nothing is read before Collect.
 func NewCollector(r Reader) *Collector { return &Collector{reader: r} }
-
-// scanEvery is in how many thorough readings all records of edges are looked at once, and not only those that were in use.
-const scanEvery = 10
 
 // Collect reads. After an error the next one begins anew.
 func (c *Collector) Collect(ctx context.Context) (*Sample, error) {
@@ -123,16 +123,21 @@ func (c *Collector) Collect(ctx context.Context) (*Sample, error) {
 	return s, nil
 }
 
-// refresh reads control and dictionary where their generations say that they have changed.
+// refresh reads control and dictionary where their generations say that they have changed, and how many records of tables
+// have begun.
 func (c *Collector) refresh(ctx context.Context) error {
-	first := make([]byte, headerBytes)
-	if err := c.read(ctx, ControlID, 0, first); err != nil {
+	if c.control == nil {
+		c.tables = nil
+	}
+	first, counts := make([]byte, headerBytes), asks(c.tables)
+	if err := c.readAll(ctx, append([]Read{{Region: ControlID, Into: first}}, counts...)); err != nil {
 		return fmt.Errorf("reading the control region: %w", err)
 	}
 	h, err := decodeHeader(first)
 	if err != nil {
 		return err
 	}
+	hear(c.tables, counts)
 	if c.control == nil || c.control.Generation != h.Generation || c.control.EpochNS != h.EpochNS {
 		before := c.control
 		if c.control, err = ReadControl(ctx, counting{c}); err != nil {
@@ -140,8 +145,11 @@ func (c *Collector) refresh(ctx context.Context) error {
 		}
 		if before == nil || before.EpochNS != c.control.EpochNS {
 			c.sample.Restarted = before != nil
-			c.dictionary, c.edges, c.turn, c.looked = nil, nil, 0, time.Time{}
+			c.dictionary, c.looked = nil, time.Time{}
 			c.histograms = map[histogramKey]histogramState{}
+		}
+		if err := c.begin(ctx); err != nil {
+			return err
 		}
 	}
 	if c.dictionary == nil || c.dictionary.Generation != h.DictionaryGeneration {
@@ -149,6 +157,22 @@ func (c *Collector) refresh(ctx context.Context) error {
 		c.slots = nil
 	}
 	return err
+}
+
+// begin follows the tables of a control region that was read.
+func (c *Collector) begin(ctx context.Context) error {
+	c.edges, c.disks, c.tables = c.tableOf(IndexEdge), c.tableOf(IndexDisk), nil
+	for _, t := range []*table{c.edges, c.disks} {
+		if t != nil {
+			c.tables = append(c.tables, t)
+		}
+	}
+	counts := asks(c.tables)
+	if err := c.readAll(ctx, counts); err != nil {
+		return fmt.Errorf("reading how many records have begun: %w", err)
+	}
+	hear(c.tables, counts)
+	return nil
 }
 
 // counting counts what a Collector reads.
@@ -240,7 +264,11 @@ func (c *Collector) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	by := map[Index]map[uint32]Figures{IndexSlot: bySlot, IndexFigures: places, IndexEdge: byEdge}
+	disks, byDisk, diskRecords, err := c.readDisks(ctx)
+	if err != nil {
+		return err
+	}
+	by := map[Index]map[uint32]Figures{IndexSlot: bySlot, IndexFigures: places, IndexEdge: byEdge, IndexDisk: byDisk}
 	var wanted []wantedHistogram
 	for i := range c.control.Regions {
 		r := &c.control.Regions[i]
@@ -248,8 +276,13 @@ func (c *Collector) collect(ctx context.Context) error {
 		if len(into) == 0 || !r.counts() {
 			continue
 		}
-		read := edgeRecords
-		if r != read.region {
+		var read records
+		switch r {
+		case edgeRecords.region:
+			read = edgeRecords
+		case diskRecords.region:
+			read = diskRecords
+		default:
 			if read, err = c.readRecords(ctx, r, slices.Sorted(maps.Keys(into))); err != nil {
 				return err
 			}
@@ -257,8 +290,11 @@ func (c *Collector) collect(ctx context.Context) error {
 		parts := r.parts()
 		for index := range into {
 			b := read.of[index]
-			server := false
-			if r.Index == IndexEdge {
+			other := false
+			switch r.Index {
+			case IndexDisk:
+				other = disks[index].Syncs
+			case IndexEdge:
 				e, there := edges[index]
 				if !there {
 					continue
@@ -267,13 +303,13 @@ func (c *Collector) collect(ctx context.Context) error {
 					delete(edges, index) // its place is another one's now
 					continue
 				}
-				server = e.Key.Role == model.RoleServer
+				other = e.Key.Role == model.RoleServer
 			}
 			if b, err = c.consistent(ctx, r, &parts, index, b); err != nil {
 				return err
 			}
 			if b != nil {
-				wanted = c.add(into[index], r, &parts, index, b, server, wanted)
+				wanted = c.add(into[index], r, &parts, index, b, other, wanted)
 			}
 		}
 	}
@@ -288,13 +324,18 @@ func (c *Collector) collect(ctx context.Context) error {
 	for i, one := range c.dictionary.Containers {
 		c.sample.Containers = append(c.sample.Containers, ContainerFigures{one, of[i]})
 	}
-	for _, index := range c.edges {
-		e, there := edges[index]
-		if !there {
-			continue
+	if c.edges != nil {
+		for _, index := range c.edges.used {
+			if e, there := edges[index]; there {
+				e.Figures = byEdge[index]
+				c.sample.Edges = append(c.sample.Edges, *e)
+			}
 		}
-		e.Figures = byEdge[index]
-		c.sample.Edges = append(c.sample.Edges, *e)
+	}
+	for _, index := range slices.Sorted(maps.Keys(disks)) {
+		d := disks[index]
+		d.Figures = byDisk[index]
+		c.sample.Disks = append(c.sample.Disks, *d)
 	}
 	return nil
 }
@@ -409,35 +450,17 @@ func (c *Collector) readSlots(ctx context.Context) (map[uint32]slotOwner, error)
 // readEdges finds the edges that there are, and reads who they are.
 func (c *Collector) readEdges(ctx context.Context) (map[uint32]*EdgeFigures, map[uint32]Figures, records, error) {
 	found, figures := map[uint32]*EdgeFigures{}, map[uint32]Figures{}
-	r, owner := c.directory(IndexEdge)
-	if r == nil {
+	if c.edges == nil {
 		return found, figures, records{}, nil
 	}
-	look := c.edges
-	if c.thorough && c.turn%scanEvery == 0 {
-		if r.Bytes() > maxReading {
-			return nil, nil, records{}, fmt.Errorf("reading the region %s: %w: %d bytes", r.Name, ErrDamaged, r.Bytes())
-		}
-		look = make([]uint32, r.Records)
-		for i := range look {
-			look[i] = uint32(i)
-		}
-	}
-	if c.thorough {
-		c.turn++
-	}
-	read, err := c.readRecords(ctx, r, look)
+	read, err := c.look(ctx, c.edges)
 	if err != nil {
 		return nil, nil, records{}, err
 	}
-	c.edges = nil
+	r := c.edges.region
 	parts, keys := r.parts(), r.keys()
-	for _, index := range look {
+	for _, index := range c.edges.used {
 		b := read.of[index]
-		if owner.number(b, 0) == 0 {
-			continue
-		}
-		c.edges = append(c.edges, index)
 		e := &EdgeFigures{Index: index, Key: keys.read(b), Generation: parts.generationOf(b, 0)}
 		found[index], figures[index] = e, Figures{}
 	}
@@ -533,8 +556,9 @@ type wantedHistogram struct {
 	r    *Region
 }
 
-// add adds the numbers of one index, of all of its lanes, to figures. It answers the histograms that they are sums of.
-func (c *Collector) add(figures Figures, r *Region, parts *recordParts, index uint32, b []byte, server bool,
+// add adds the numbers of one index, of all of its lanes, to figures. other says that its record is of the kind whose
+// metrics are Field.ServerMetric. It answers the histograms that they are sums of.
+func (c *Collector) add(figures Figures, r *Region, parts *recordParts, index uint32, b []byte, other bool,
 	wanted []wantedHistogram) []wantedHistogram {
 	known := ^uint32(0)
 	if parts.known != nil {
@@ -544,7 +568,7 @@ func (c *Collector) add(figures Figures, r *Region, parts *recordParts, index ui
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		metric := f.Metric
-		if server {
+		if other {
 			metric = f.ServerMetric
 		}
 		if metric < 0 || known&f.Mask != f.Mask {

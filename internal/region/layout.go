@@ -123,8 +123,12 @@ const (
 	RoleTail
 	// RoleKnown has a bit for each of the fields that are there: Field.Mask.
 	RoleKnown
-	// RoleGeneration changes when the record gets another owner.
+	// RoleGeneration changes when the record gets another owner; of disks and endpoints it is 0 until it has one.
 	RoleGeneration
+	// RoleBegun counts the records of the region Field.Refers that have begun to have an owner, ever, and RoleBegunRecords
+	// has the last of them: number n at n modulo Field.Count, n in the upper 32 bits and the record's index in the lower.
+	RoleBegun
+	RoleBegunRecords
 )
 
 // header begins the control region.

@@ -3,6 +3,7 @@ package region
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,6 +32,12 @@ type use struct {
 	mask        uint32
 }
 
+// noColumn as use.server says that the field has no metric in records of the other kind.
+const noColumn = "-"
+
+// ofDisk are the series of a container on a device, which the registry knows without their labels.
+const ofDisk model.Entity = "disk"
+
 // usage is what a map is indexed by, and what its fields are for. Other fields have no role.
 type usage struct {
 	index  Index
@@ -53,6 +60,39 @@ var (
 	key   = use{role: RoleKey}
 	cells = usage{fields: map[string]use{"cells": {role: RoleCells}}}
 )
+
+// onDisks are the fields of disks: of the four kinds of requests, of which the first two are of synchronised files where
+// the record is not of a device.
+func onDisks() map[string]use {
+	fields := map[string]use{"used": owner, "begun": {role: RoleGeneration}, "key.group": key, "key.device": key,
+		"owner": key, "name": key}
+	syncs := [...]string{"fsync", "fdatasync"}
+	for i, direction := range model.DiskDirections {
+		name := fmt.Sprintf("counters.%d.", i)
+		of := func(row string) use {
+			return use{role: RoleCounter, column: row + " " + direction, server: noColumn}
+		}
+		fields[name+"operations"] = of("container_disk_operations_total")
+		fields[name+"bytes"] = of("container_disk_io_bytes_total")
+		fields[name+"queue_ns"] = of("container_disk_queue_seconds_total")
+		fields[name+"errors"] = of("container_disk_errors_total")
+		fields[name+"untimed"] = of("container_disk_untimed_operations_total")
+		if i >= len(syncs) {
+			fields[name+"time_ns"] = of("container_disk_operation_seconds_total")
+			continue
+		}
+		histogram := fmt.Sprintf("histograms.%d", i)
+		fields[histogram] = use{role: RoleReference, refers: "disk_latency"}
+		fields[name+"time_ns"] = use{role: RoleSum, column: "container_disk_io_latency_seconds " + direction,
+			server: syncs[i], refers: "disk_latency", via: histogram}
+	}
+	return fields
+}
+
+func begun(table string) usage {
+	return usage{fields: map[string]use{"count": {role: RoleBegun, refers: table},
+		"entries": {role: RoleBegunRecords, refers: table}}}
+}
 
 // usages are those of the maps that are regions. A field that has several values is named with the number of each where
 // they are of different metrics.
@@ -122,8 +162,13 @@ var usages = map[string]usage{
 		"delay_histogram":              {role: RoleReference, refers: "histogram_pool"},
 		"delay_variation_ns":           counter("network_delay_variation"),
 		"unread_sum_ns":                counter("network_unread"), "unread_requests": counter("network_unread_requests")}},
-	"disks":     {index: IndexDisk, fields: map[string]use{"used": owner, "key.group": key, "key.device": key, "owner": key}},
-	"endpoints": {index: IndexEndpoint, fields: map[string]use{"used": owner, "generation": {role: RoleGeneration}}},
+	"disks":            {index: IndexDisk, of: ofDisk, fields: onDisks()},
+	"disk_latency":     {index: IndexPool, fields: cells.fields},
+	"endpoints":        {index: IndexEndpoint, fields: map[string]use{"used": owner, "begun": {role: RoleGeneration}}},
+	"endpoint_latency": {index: IndexEndpoint, fields: cells.fields},
+	"edges_begun":      begun("edges"),
+	"disks_begun":      begun("disks"),
+	"endpoints_begun":  begun("endpoints"),
 }
 
 // Columns are those columns of the registry that regions have, in order.
@@ -180,7 +225,24 @@ func registered() map[model.Entity]map[string]Metric {
 	all := map[model.Entity]map[string]Metric{model.OfContainer: {}, model.OfEdge: {}}
 	addColumns(all[model.OfContainer], model.ContainerRows)
 	addColumns(all[model.OfEdge], model.EdgeRows)
+	all[ofDisk] = maps.Clone(all[model.OfContainer])
+	addDisks(all[ofDisk])
 	return all
+}
+
+// addDisks adds the metrics of devices by their names with the direction.
+func addDisks(to map[string]Metric) {
+	for i := range model.ContainerRows {
+		row := &model.ContainerRows[i]
+		if !slices.Equal(row.Labels, model.DeviceLabels) {
+			continue
+		}
+		m := row.Metric(model.OfContainer)
+		for _, direction := range model.DiskDirections {
+			to[row.Name+" "+direction] = Metric{Name: row.Name, Unit: row.Unit, LabelName: model.DeviceLabels[1],
+				LabelValue: direction, Per: uint64(m.Per())}
+		}
+	}
 }
 
 func addColumns[T any](to map[string]Metric, rows []model.Row[T]) {
@@ -233,7 +295,11 @@ func (b *builder) fields(record reflect.Type, u usage) ([]Field, error) {
 			return nil, err
 		}
 		f.ServerMetric = f.Metric
-		if as.server != "" {
+		switch as.server {
+		case "":
+		case noColumn:
+			f.ServerMetric = -1
+		default:
 			if f.ServerMetric, err = b.metric(u.of, as.server); err != nil {
 				return nil, err
 			}

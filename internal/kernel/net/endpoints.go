@@ -200,6 +200,7 @@ func (r *endpointReader) give(index int) {
 	e.Key = edgesEndpointKey{}
 	atomic.StoreUint64(&e.LatencySumNs, 0)
 	atomic.StoreUint64(&e.Aside, 0)
+	atomic.StoreUint64(&e.Begun, 0)
 	atomic.StoreUint32(&e.Used, 0)
 	r.states[index] = endpointState{}
 	_ = r.free.put(index) // the queue has room for every endpoint
