@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"outsight/internal/disks"
 	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/network"
@@ -36,6 +37,9 @@ type maker struct {
 	// goneGroups and goneEdges had counted this when they went.
 	goneGroups map[model.CgroupID]gone[counters]
 	goneEdges  map[edgeID]gone[model.EdgeCounters]
+	// entries are the entries of the kernel's table of disks, also those that are gone, and disks what containers did there.
+	entries map[uint64]gone[model.KernelDisk]
+	disks   *disks.Disks
 	// instances counts edges.
 	instances uint32
 }
@@ -81,7 +85,8 @@ func newMaker(first *reading, before earlier) *maker {
 	began := time.Unix(0, int64(first.EpochNS))
 	m := &maker{began: first.EpochNS, resolver: network.New(network.Options{}), containers: map[string]*containerState{},
 		groups: map[model.CgroupID]*groupState{}, edges: map[edgeID]*edgeState{},
-		goneGroups: map[model.CgroupID]gone[counters]{}, goneEdges: map[edgeID]gone[model.EdgeCounters]{}}
+		goneGroups: map[model.CgroupID]gone[counters]{}, goneEdges: map[edgeID]gone[model.EdgeCounters]{},
+		entries: map[uint64]gone[model.KernelDisk]{}, disks: disks.New()}
 	if before.known && !before.time.Before(began) {
 		began = first.At
 		for i := range first.Groups {
@@ -90,6 +95,7 @@ func newMaker(first *reading, before earlier) *maker {
 		for i := range first.Edges {
 			m.goneEdges[first.Edges[i].ID] = gone[model.EdgeCounters]{first.Edges[i].Counters, first.At}
 		}
+		m.disks.Base(first.Disks)
 	}
 	// An epoch of its own: another maker of the same life, before this process, has had other rows.
 	m.builder = frame.NewBuilder(began.Add(time.Duration(first.At.UnixNano() % int64(time.Millisecond))))
@@ -153,8 +159,39 @@ func (m *maker) take(r *reading) {
 		raiseEdge(&e.last, &from.Counters)
 		e.turn = m.turn
 	}
+	if r.HasDisks {
+		m.takeDisks(r)
+	}
 	m.last = *r
-	m.last.Containers, m.last.Groups, m.last.Edges = nil, nil, nil
+	m.last.Containers, m.last.Groups, m.last.Edges, m.last.Disks = nil, nil, nil, nil
+}
+
+// takeDisks adds what a reading says of disks. Entries that it does not have may be in one that is still to come: they
+// stay for a while.
+func (m *maker) takeDisks(r *reading) {
+	for i := range r.Disks {
+		e, before := m.entries[r.Disks[i].Entry]
+		if !before {
+			e.had = r.Disks[i]
+		}
+		raiseDisk(&e.had, &r.Disks[i])
+		e.at = r.At
+		m.entries[e.had.Entry] = e
+	}
+	prune(m.entries, r.At)
+	all := make([]model.KernelDisk, 0, len(m.entries))
+	for _, e := range m.entries {
+		all = append(all, e.had)
+	}
+	m.disks.Update(all, m.containerOf)
+}
+
+// containerOf is the container of a control group, nil where that is not known.
+func (m *maker) containerOf(id model.CgroupID) *model.Container {
+	if g := m.groups[id]; g != nil && m.containers[g.container] != nil {
+		return m.containers[g.container].container
+	}
+	return nil
 }
 
 // raise makes the counters among levels no less than they were.
@@ -184,7 +221,7 @@ func (m *maker) frame() *frame.Frame {
 	}
 	s := &model.Snapshot{Time: at, Host: model.Host{Name: m.last.Host, Cores: m.last.CPUs, BootID: m.last.BootID},
 		Self: model.SelfSample{Features: []model.Feature{{Name: "pull", Purpose: "figures that the kernel keeps as regions: no " +
-			"endpoints, disks, network interfaces and energy", State: model.FeatureWorks,
+			"endpoints, network interfaces and energy", State: model.FeatureWorks,
 			Reason: "this host is read from outside, by " + m.last.By}}}}
 	if !m.framed.IsZero() {
 		s.Window = at.Sub(m.framed)
@@ -199,11 +236,14 @@ func (m *maker) frame() *frame.Frame {
 			c.container = &ended
 		}
 		containers = append(containers, c.container)
-		s.Containers = append(s.Containers, sampleOf(c, sums[id]))
+		sample := sampleOf(c, sums[id])
+		sample.Devices, sample.Syncs = m.disks.Of(id)
+		s.Containers = append(s.Containers, sample)
 	}
 	slices.SortFunc(s.Containers, func(a, b model.ContainerSample) int { return cmp.Compare(a.Container.ID, b.Container.ID) })
 	s.Edges = m.resolver.Resolve(m.view(at, containers))
 	f := m.builder.Build(s)
+	m.disks.Keep(containers)
 	m.forget(at)
 	return f
 }
@@ -238,12 +278,7 @@ func sampleOf(c *containerState, sum *counters) model.ContainerSample {
 
 func (m *maker) view(at time.Time, containers []*model.Container) network.View {
 	v := network.View{Time: at, Containers: containers, Edges: make([]model.KernelEdge, 0, len(m.edges)),
-		Container: func(id model.CgroupID) *model.Container {
-			if g := m.groups[id]; g != nil && m.containers[g.container] != nil {
-				return m.containers[g.container].container
-			}
-			return nil
-		}}
+		Container: m.containerOf}
 	for _, e := range m.edges {
 		v.Edges = append(v.Edges, model.KernelEdge{Key: e.key, Instance: e.instance, Counters: e.last.Since(&e.base)})
 	}

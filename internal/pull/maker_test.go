@@ -97,12 +97,15 @@ type world struct {
 	now    time.Time
 	groups []groupReading
 	edges  []edgeReading
-	// cpu and bytes were counted in all, ended things too.
-	cpu, bytes uint64
-	next       uint64
+	disks  []model.KernelDisk
+	counted
+	next uint64
 	// ahead is by how much the clock of reader b is.
 	ahead time.Duration
 }
+
+// counted is what was counted in all, of ended things too: CPU time, bytes of edges and of disks, and requests to disks.
+type counted struct{ cpu, bytes, disk, requests uint64 }
 
 var worldBegan = time.Unix(1_700_000_000, 0)
 
@@ -117,6 +120,8 @@ func (w *world) step() {
 		w.groups = append(w.groups, groupReading{ID: model.CgroupID(w.next)})
 		w.edges = append(w.edges, edgeReading{ID: edgeID{uint32(w.next % 3), uint32(w.next)}, Key: model.KernelEdgeKey{
 			Owner: 1, Role: model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.next)}), 80)}})
+		w.disks = append(w.disks, model.KernelDisk{Entry: w.next, Group: model.CgroupID(w.next), BlockGroup: w.next,
+			Device: model.BlockDevice{Major: 8, Minor: uint32(w.next % 2 * 16), Name: []string{"sda", "sdb"}[w.next%2]}})
 	}
 	for i := range w.groups {
 		n := w.random.Uint64N(100)
@@ -128,12 +133,19 @@ func (w *world) step() {
 		w.edges[i].Counters.SentBytes += n
 		w.bytes += n
 	}
+	for i := range w.disks {
+		n := w.random.Uint64N(100)
+		read := &w.disks[i].Counters.Read
+		read.Operations, read.Bytes = read.Operations+1, read.Bytes+n
+		read.Latency = &model.Histogram{Count: read.Operations, ZeroCount: read.Operations}
+		w.disk, w.requests = w.disk+n, w.requests+1
+	}
 }
 
 // end ends a control group and an edge that have been read.
 func (w *world) end() {
 	if len(w.groups) > 1 {
-		w.groups, w.edges = slices.Delete(w.groups, 1, 2), slices.Delete(w.edges, 1, 2)
+		w.groups, w.edges, w.disks = slices.Delete(w.groups, 1, 2), slices.Delete(w.edges, 1, 2), slices.Delete(w.disks, 1, 2)
 	}
 }
 
@@ -145,12 +157,22 @@ func (w *world) read(reader string, term, number uint64) *reading {
 	}
 	return &reading{From: "web1:1", Reader: reader, Term: term, Number: number, At: at, EpochNS: uint64(worldBegan.UnixNano()),
 		Host: "web1", CPUs: 2, Containers: []containerReading{{Container: model.Container{ID: model.HostContainerID, Name: "host",
-			Runtime: model.HostRuntime}}}, Groups: slices.Clone(w.groups), Edges: slices.Clone(w.edges)}
+			Runtime: model.HostRuntime}}}, Groups: slices.Clone(w.groups), Edges: slices.Clone(w.edges), HasDisks: true, Disks: slices.Clone(w.disks)}
 }
 
 // totals are what the frames of a host have counted between two.
-func totals(t *testing.T, f *frame.Frame) (cpu, bytes uint64) {
+func totals(t *testing.T, f *frame.Frame) (all counted) {
 	t.Helper()
+	for row := range f.Tables[frame.Labelled].IDs {
+		labelled := &f.Tables[frame.Labelled]
+		n, _ := labelled.Columns[0].At(row)
+		switch f.Text(frame.Labelled, frame.LabelledMetric, row) {
+		case "container_disk_io_bytes_total":
+			all.disk += n
+		case "container_disk_operations_total":
+			all.requests += n
+		}
+	}
 	sum := func(table frame.TableID, column string) (n uint64) {
 		of := &f.Tables[table].Columns[frame.Column(table, column)]
 		for row := range f.Tables[table].IDs {
@@ -159,7 +181,8 @@ func totals(t *testing.T, f *frame.Frame) (cpu, bytes uint64) {
 		}
 		return n
 	}
-	return sum(frame.Containers, "cpu"), sum(frame.Edges, "request_bytes")
+	all.cpu, all.bytes = sum(frame.Containers, "cpu"), sum(frame.Edges, "request_bytes")
+	return all
 }
 
 // TestWhoReadsDoesNotMatter: two servers read at once, by clocks that differ, and what they read comes late, twice, in
@@ -209,17 +232,16 @@ func TestWhoReadsDoesNotMatter(t *testing.T) {
 				t.Fatal("no frame is due a second later")
 			}
 			frames = append(frames, m.frame())
-			var cpuBefore, bytesBefore uint64
+			var before counted
 			for i, f := range frames {
-				cpu, bytes := totals(t, f)
-				if cpu < cpuBefore || bytes < bytesBefore {
-					t.Fatalf("frame %d has %d ns and %d bytes, the one before %d and %d", i, cpu, bytes, cpuBefore, bytesBefore)
+				now := totals(t, f)
+				if now.cpu < before.cpu || now.bytes < before.bytes || now.disk < before.disk || now.requests < before.requests {
+					t.Fatalf("frame %d has %+v, the one before %+v", i, now, before)
 				}
-				cpuBefore, bytesBefore = cpu, bytes
+				before = now
 			}
-			if cpuBefore != w.cpu || bytesBefore != w.bytes || len(frames) < 5 {
-				t.Errorf("%d frames have %d ns and %d bytes, counted were %d and %d", len(frames), cpuBefore, bytesBefore, w.cpu,
-					w.bytes)
+			if before != w.counted || len(frames) < 5 {
+				t.Errorf("%d frames have %+v, counted were %+v", len(frames), before, w.counted)
 			}
 		})
 	}
@@ -240,20 +262,22 @@ func TestServerBegunAnew(t *testing.T) {
 		w := newWorld(1)
 		w.step()
 		first := w.read("a", 1, 1)
-		before := w.cpu
+		before := w.counted
 		m := newMaker(first, c.before)
 		m.take(first)
 		m.frame()
 		w.step()
 		w.now = w.now.Add(time.Second)
 		m.take(w.read("a", 1, 2))
-		want := w.cpu
+		m.take(w.read("a", 1, 3)) // a disk of a group that began just before shows at the reading after
+		want := w.counted
 		if !c.all {
-			want -= before
+			want = counted{want.cpu - before.cpu, want.bytes - before.bytes, want.disk - before.disk,
+				want.requests - before.requests}
 		}
 		f := m.frame()
-		if got, _ := totals(t, f); got != want {
-			t.Errorf("%s: %d ns, want %d of %d", c.name, got, want, w.cpu)
+		if got := totals(t, f); got != want {
+			t.Errorf("%s: %+v, want %+v of %+v", c.name, got, want, w.counted)
 		}
 		if began := time.Unix(0, int64(f.Epoch)); c.all != (began.Sub(worldBegan) < time.Millisecond) {
 			t.Errorf("%s: the epoch is %v, the agent's %v", c.name, began, worldBegan)
@@ -266,10 +290,18 @@ func TestMissingIsNotZero(t *testing.T) {
 	w := newWorld(1)
 	w.step()
 	r := w.read("a", 1, 1)
+	r.HasDisks, r.Disks = false, nil
 	r.Containers[0].Levels.Memory = level{7, true}
 	m := newMaker(r, earlier{})
 	m.take(r)
 	f := m.frame()
+	for row := range f.Tables[frame.Labelled].IDs {
+		switch name := f.Text(frame.Labelled, frame.LabelledMetric, row); name {
+		case "container_info", "outsight_feature_available", "outsight_build_info": // of names, and of who makes the frame
+		default:
+			t.Errorf("there is %s of a host whose disks were not read", name)
+		}
+	}
 	for column, want := range map[string]bool{"cpu": true, "memory_usage": true, "memory_rss": false, "disk_reads": false,
 		"throttled": false} {
 		if _, got := f.Tables[frame.Containers].Columns[frame.Column(frame.Containers, column)].At(0); got != want {

@@ -31,6 +31,9 @@ type reading struct {
 	Containers   []containerReading
 	Groups       []groupReading
 	Edges        []edgeReading
+	// HasDisks says that Disks were read.
+	HasDisks bool
+	Disks    []model.KernelDisk
 }
 
 type containerReading struct {
@@ -75,13 +78,18 @@ func readingOf(s *region.Sample) *reading {
 		r.Edges[i].ID, r.Edges[i].Key = edgeID{e.Index, e.Generation}, e.Key
 		fillEdge(&r.Edges[i].Counters, e.Key.Role, e.Figures)
 	}
+	r.HasDisks = s.HasDisks
+	r.Disks = make([]model.KernelDisk, len(s.Disks))
+	for i := range s.Disks {
+		r.Disks[i] = diskOf(&s.Disks[i])
+	}
 	return r
 }
 
 // Bounds of what other servers send.
 const (
 	maxReadingBytes = 64 << 20
-	readingVersion  = 1
+	readingVersion  = 2
 )
 
 // readingCodec turns readings into messages and back. It is for one goroutine.

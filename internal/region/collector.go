@@ -64,8 +64,9 @@ type Sample struct {
 	Containers []ContainerFigures
 	Groups     []GroupFigures
 	Edges      []EdgeFigures
-	// Disks are those of a thorough reading alone.
-	Disks []DiskFigures
+	// Disks are those of a thorough reading alone, of a host that has them.
+	HasDisks bool
+	Disks    []DiskFigures
 	// Restarted says that the host's agent is another one than at the reading before: all counters began anew.
 	Restarted bool
 	// Reads and Bytes are what was read for it.
@@ -332,6 +333,7 @@ func (c *Collector) collect(ctx context.Context) error {
 			}
 		}
 	}
+	c.sample.HasDisks = diskRecords.region != nil
 	for _, index := range slices.Sorted(maps.Keys(disks)) {
 		d := disks[index]
 		d.Figures = byDisk[index]
