@@ -147,7 +147,7 @@ var derivedColumns = map[frame.TableID][]string{
 
 // columns are those of the frames of a host that is read: what its regions do not have is missing in them, which is not 0.
 var columns = func() *frame.Projection {
-	all := map[frame.TableID][]string{frame.Endpoints: {}, frame.Labelled: nil, frame.Addresses: {}, frame.Listeners: {},
+	all := map[frame.TableID][]string{frame.Endpoints: nil, frame.Labelled: nil, frame.Addresses: {}, frame.Listeners: {},
 		frame.Translations: {}, frame.Features: {}, frame.Connections: {}, frame.PacketSamples: {}}
 	all[frame.Containers], all[frame.Edges] = region.Columns(model.OfContainer), region.Columns(model.OfEdge)
 	for table, names := range derivedColumns {
@@ -205,6 +205,9 @@ func fillEdge(c *model.EdgeCounters, role model.Role, of region.Figures) {
 			*client = f.Count
 		}
 	}
+	if f := of[region.InFlightSeries]; f != nil {
+		c.Requests, c.Replies = f.Count+f.Less, f.Less-min(f.Less, c.Aborts)
+	}
 	c.Failures = c.FailuresRefused + c.FailuresTimedOut + c.FailuresUnreachable
 }
 
@@ -239,6 +242,19 @@ func diskOf(of *region.DiskFigures) model.KernelDisk {
 		}
 	}
 	return d
+}
+
+// endpointOf is an endpoint as the kernel's table has it.
+func endpointOf(of *region.EndpointFigures) model.Endpoint {
+	e := model.Endpoint{EndpointKey: of.Key}
+	if f := of.Figures[region.RequestsSeries]; f != nil {
+		e.Aside = f.Count
+	}
+	if f := of.Figures[region.AnsweredSeries]; f != nil && f.Histogram != nil {
+		e.Latency = f.Histogram
+		e.Aside -= min(e.Aside, e.Latency.Count)
+	}
+	return e
 }
 
 // raiseDisk is counters.raise of a disk. Its owner may become known later.

@@ -24,7 +24,7 @@ func figuresOf[T any](of model.Entity, rows []model.Row[T]) (all region.Figures,
 			}
 			m := &region.Metric{Name: rows[i].Name, LabelName: c.Label.Name, LabelValue: c.Label.Value, Per: 1}
 			n := uint64(1000 + len(all))
-			f := &region.Figure{Metric: m, Count: n}
+			f := &region.Figure{Metric: m, Count: n, Less: 5 * n}
 			if c.Histogram != nil {
 				f.Histogram = &model.Histogram{Count: n, SumNS: n, ZeroCount: n}
 			}
@@ -98,14 +98,17 @@ type world struct {
 	groups []groupReading
 	edges  []edgeReading
 	disks  []model.KernelDisk
+	// endpoints are one of each edge.
+	endpoints []endpointReading
 	counted
-	next uint64
+	// next counts control groups, and records those of endpoints.
+	next, records uint64
 	// ahead is by how much the clock of reader b is.
 	ahead time.Duration
 }
 
-// counted is what was counted in all, of ended things too: CPU time, bytes of edges and of disks, and requests to disks.
-type counted struct{ cpu, bytes, disk, requests uint64 }
+// counted is what was counted in all, of ended things too: CPU time, bytes of edges and of disks, and requests to disks, and of endpoints.
+type counted struct{ cpu, bytes, disk, requests, asked uint64 }
 
 var worldBegan = time.Unix(1_700_000_000, 0)
 
@@ -120,6 +123,7 @@ func (w *world) step() {
 		w.groups = append(w.groups, groupReading{ID: model.CgroupID(w.next)})
 		w.edges = append(w.edges, edgeReading{ID: edgeID{uint32(w.next % 3), uint32(w.next)}, Key: model.KernelEdgeKey{
 			Owner: 1, Role: model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.next)}), 80)}})
+		w.endpoints = append(w.endpoints, w.newEndpoint(w.edges[len(w.edges)-1].ID))
 		w.disks = append(w.disks, model.KernelDisk{Entry: w.next, Group: model.CgroupID(w.next), BlockGroup: w.next,
 			Device: model.BlockDevice{Major: 8, Minor: uint32(w.next % 2 * 16), Name: []string{"sda", "sdb"}[w.next%2]}})
 	}
@@ -140,12 +144,30 @@ func (w *world) step() {
 		read.Latency = &model.Histogram{Count: read.Operations, ZeroCount: read.Operations}
 		w.disk, w.requests = w.disk+n, w.requests+1
 	}
+	for i := range w.endpoints {
+		n, m := w.random.Uint64N(10), w.random.Uint64N(3)
+		e := &w.endpoints[i].Endpoint
+		if e.Latency != nil {
+			n += e.Latency.Count
+			w.asked -= e.Latency.Count
+		}
+		e.Aside, e.Latency = e.Aside+m, &model.Histogram{Count: n, ZeroCount: n}
+		w.asked += n + m
+	}
 }
 
-// end ends a control group and an edge that have been read.
+// newEndpoint is a record of an endpoint that has begun.
+func (w *world) newEndpoint(of edgeID) endpointReading {
+	w.records++
+	return endpointReading{w.records, of, model.Endpoint{EndpointKey: model.EndpointKey{Protocol: model.HTTP, Name: "GET /"}}}
+}
+
+// end ends a control group and an edge that have been read, and gives the record of another edge's endpoint up.
 func (w *world) end() {
 	if len(w.groups) > 1 {
 		w.groups, w.edges, w.disks = slices.Delete(w.groups, 1, 2), slices.Delete(w.edges, 1, 2), slices.Delete(w.disks, 1, 2)
+		w.endpoints = slices.Delete(w.endpoints, 1, 2)
+		w.endpoints[0] = w.newEndpoint(w.edges[0].ID)
 	}
 }
 
@@ -157,7 +179,8 @@ func (w *world) read(reader string, term, number uint64) *reading {
 	}
 	return &reading{From: "web1:1", Reader: reader, Term: term, Number: number, At: at, EpochNS: uint64(worldBegan.UnixNano()),
 		Host: "web1", CPUs: 2, Containers: []containerReading{{Container: model.Container{ID: model.HostContainerID, Name: "host",
-			Runtime: model.HostRuntime}}}, Groups: slices.Clone(w.groups), Edges: slices.Clone(w.edges), HasDisks: true, Disks: slices.Clone(w.disks)}
+			Runtime: model.HostRuntime}}}, Groups: slices.Clone(w.groups), Edges: slices.Clone(w.edges), HasDisks: true, Disks: slices.Clone(w.disks),
+		Endpoints: slices.Clone(w.endpoints)}
 }
 
 // totals are what the frames of a host have counted between two.
@@ -181,6 +204,7 @@ func totals(t *testing.T, f *frame.Frame) (all counted) {
 		}
 		return n
 	}
+	all.asked = sum(frame.Endpoints, "requests")
 	all.cpu, all.bytes = sum(frame.Containers, "cpu"), sum(frame.Edges, "request_bytes")
 	return all
 }
@@ -235,7 +259,8 @@ func TestWhoReadsDoesNotMatter(t *testing.T) {
 			var before counted
 			for i, f := range frames {
 				now := totals(t, f)
-				if now.cpu < before.cpu || now.bytes < before.bytes || now.disk < before.disk || now.requests < before.requests {
+				if now.cpu < before.cpu || now.bytes < before.bytes || now.disk < before.disk || now.requests < before.requests ||
+					now.asked < before.asked {
 					t.Fatalf("frame %d has %+v, the one before %+v", i, now, before)
 				}
 				before = now
@@ -273,7 +298,7 @@ func TestServerBegunAnew(t *testing.T) {
 		want := w.counted
 		if !c.all {
 			want = counted{want.cpu - before.cpu, want.bytes - before.bytes, want.disk - before.disk,
-				want.requests - before.requests}
+				want.requests - before.requests, want.asked - before.asked}
 		}
 		f := m.frame()
 		if got := totals(t, f); got != want {
@@ -308,7 +333,7 @@ func TestMissingIsNotZero(t *testing.T) {
 			t.Errorf("%s is there: %v, want %v", column, got, want)
 		}
 	}
-	for column, want := range map[string]bool{"request_bytes": true, "in_flight": false, "rtt_min": false} {
+	for column, want := range map[string]bool{"request_bytes": true, "in_flight": true, "rtt_min": false} {
 		if _, got := f.Tables[frame.Edges].Columns[frame.Column(frame.Edges, column)].At(0); got != want {
 			t.Errorf("%s is there: %v, want %v", column, got, want)
 		}

@@ -34,6 +34,8 @@ type reading struct {
 	// HasDisks says that Disks were read.
 	HasDisks bool
 	Disks    []model.KernelDisk
+	// Endpoints are those of which something has been counted.
+	Endpoints []endpointReading
 }
 
 type containerReading struct {
@@ -52,6 +54,13 @@ type edgeReading struct {
 	ID       edgeID
 	Key      model.KernelEdgeKey
 	Counters model.EdgeCounters
+}
+
+type endpointReading struct {
+	// Number is that of its record, Edge its edge.
+	Number   uint64
+	Edge     edgeID
+	Endpoint model.Endpoint
 }
 
 // edgeID is a record of an edge, as long as it is of one.
@@ -82,6 +91,12 @@ func readingOf(s *region.Sample) *reading {
 	r.Disks = make([]model.KernelDisk, len(s.Disks))
 	for i := range s.Disks {
 		r.Disks[i] = diskOf(&s.Disks[i])
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if of := endpointOf(e); of.Transactions() > 0 { // else it was asked for, and not answered yet
+			r.Endpoints = append(r.Endpoints, endpointReading{e.Number, edgeID{e.Edge, e.EdgeGeneration}, of})
+		}
 	}
 	return r
 }

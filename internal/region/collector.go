@@ -21,6 +21,10 @@ type Figure struct {
 	Count uint64
 	// Histogram of a metric that has one; it must not be changed.
 	Histogram *model.Histogram
+	// Less is what was taken away from Count, of a gauge that is a difference.
+	Less uint64
+	// datagrams is what Count is of an edge of UDP.
+	datagrams uint64
 	// sum says that Count is the sum of a histogram.
 	sum bool
 }
@@ -48,6 +52,18 @@ type EdgeFigures struct {
 	Figures           Figures
 }
 
+// InFlightSeries is the gauge of edges whose Figure.Less is told.
+const InFlightSeries = "outsight_edge_requests_in_flight"
+
+// waiting corrects the requests in flight of UDP: those that will have no reply are not in flight for ever.
+func (e *EdgeFigures) waiting() {
+	if f := e.Figures[InFlightSeries]; f != nil && e.Key.Transport == model.UDP {
+		begun := f.Count + f.Less
+		f.Count = min(f.datagrams, begun)
+		f.Less = begun - f.Count
+	}
+}
+
 // GroupFigures are those of a control group that there is, without what the figures of its container say.
 type GroupFigures struct {
 	ID model.CgroupID
@@ -67,6 +83,8 @@ type Sample struct {
 	// Disks are those of a thorough reading alone, of a host that has them.
 	HasDisks bool
 	Disks    []DiskFigures
+	// Endpoints are those of a thorough reading too.
+	Endpoints []EndpointFigures
 	// Restarted says that the host's agent is another one than at the reading before: all counters began anew.
 	Restarted bool
 	// Reads and Bytes are what was read for it.
@@ -90,10 +108,10 @@ type Collector struct {
 	looked   time.Time
 	thorough bool
 	slots    map[uint32]slotOwner
-	// edges and disks are nil where the host has none; tables are those that there are.
-	edges, disks *table
-	tables       []*table
-	sample       *Sample
+	// edges, disks and endpoints are nil where the host has none; tables are those that there are.
+	edges, disks, endpoints *table
+	tables                  []*table
+	sample                  *Sample
 }
 
 type histogramKey struct {
@@ -162,8 +180,8 @@ func (c *Collector) refresh(ctx context.Context) error {
 
 // begin follows the tables of a control region that was read.
 func (c *Collector) begin(ctx context.Context) error {
-	c.edges, c.disks, c.tables = c.tableOf(IndexEdge), c.tableOf(IndexDisk), nil
-	for _, t := range []*table{c.edges, c.disks} {
+	c.edges, c.disks, c.endpoints, c.tables = c.tableOf(IndexEdge), c.tableOf(IndexDisk), c.tableOf(IndexEndpoint), nil
+	for _, t := range []*table{c.edges, c.disks, c.endpoints} {
 		if t != nil {
 			c.tables = append(c.tables, t)
 		}
@@ -269,7 +287,12 @@ func (c *Collector) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	by := map[Index]map[uint32]Figures{IndexSlot: bySlot, IndexFigures: places, IndexEdge: byEdge, IndexDisk: byDisk}
+	endpoints, byEndpoint, endpointRecords, err := c.readEndpoints(ctx)
+	if err != nil {
+		return err
+	}
+	by := map[Index]map[uint32]Figures{IndexSlot: bySlot, IndexFigures: places, IndexEdge: byEdge, IndexDisk: byDisk,
+		IndexEndpoint: byEndpoint}
 	var wanted []wantedHistogram
 	for i := range c.control.Regions {
 		r := &c.control.Regions[i]
@@ -283,6 +306,8 @@ func (c *Collector) collect(ctx context.Context) error {
 			read = edgeRecords
 		case diskRecords.region:
 			read = diskRecords
+		case endpointRecords.region:
+			read = endpointRecords
 		default:
 			if read, err = c.readRecords(ctx, r, slices.Sorted(maps.Keys(into))); err != nil {
 				return err
@@ -329,6 +354,7 @@ func (c *Collector) collect(ctx context.Context) error {
 		for _, index := range c.edges.used {
 			if e, there := edges[index]; there {
 				e.Figures = byEdge[index]
+				e.waiting()
 				c.sample.Edges = append(c.sample.Edges, *e)
 			}
 		}
@@ -338,6 +364,12 @@ func (c *Collector) collect(ctx context.Context) error {
 		d := disks[index]
 		d.Figures = byDisk[index]
 		c.sample.Disks = append(c.sample.Disks, *d)
+	}
+	for _, index := range slices.Sorted(maps.Keys(endpoints)) {
+		e := endpoints[index]
+		e.Figures = byEndpoint[index]
+		e.countTimed()
+		c.sample.Endpoints = append(c.sample.Endpoints, *e)
 	}
 	return nil
 }
@@ -590,6 +622,11 @@ func (c *Collector) add(figures Figures, r *Region, parts *recordParts, index ui
 		switch f.Role {
 		case RoleCounter, RoleGauge:
 			to.Count += n
+		case RoleLess:
+			to.Less += n
+			to.Count -= min(n, to.Count)
+		case RoleDatagrams:
+			to.datagrams += n
 		case RoleSum:
 			to.Count += n
 			to.sum = true

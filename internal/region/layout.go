@@ -129,6 +129,10 @@ const (
 	// has the last of them: number n at n modulo Field.Count, n in the upper 32 bits and the record's index in the lower.
 	RoleBegun
 	RoleBegunRecords
+	// RoleLess is taken away from the gauge of the same metric, which is not less than 0.
+	RoleLess
+	// RoleDatagrams is that gauge of an edge of UDP, whatever other fields say.
+	RoleDatagrams
 )
 
 // header begins the control region.
