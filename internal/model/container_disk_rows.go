@@ -93,8 +93,8 @@ var DeviceLabels = []string{"device", "direction"}
 // DiskDirections are the kinds of DeviceCounters, as the label has them.
 var DiskDirections = [...]string{"read", "write", "discard", "flush"}
 
-// deviceName is what the label says of a device.
-func deviceName(d BlockDevice) string {
+// Label is what the label of series says of a device.
+func (d BlockDevice) Label() string {
 	switch {
 	case d.Name != "":
 		return d.Name
@@ -119,7 +119,7 @@ func deviceRow(name, otel, unit, help string, wanted func(*DiskOperations) bool,
 				d := &s.Devices[i]
 				for kind, o := range d.Counters.Kinds() {
 					if (o.Operations != 0 || o.Bytes != 0) && wanted(o) {
-						to.Add(read(o), NewLabel("device", deviceName(d.Device)), NewLabel("direction", DiskDirections[kind]))
+						to.Add(read(o), NewLabel("device", d.Device.Label()), NewLabel("direction", DiskDirections[kind]))
 					}
 				}
 			}
@@ -130,7 +130,7 @@ func deviceLatency(s *ContainerSample, to *Sink) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		for kind, o := range d.Counters.Kinds() {
-			to.AddHistogram(o.Latency, NewLabel("device", deviceName(d.Device)), NewLabel("direction", DiskDirections[kind]))
+			to.AddHistogram(o.Latency, NewLabel("device", d.Device.Label()), NewLabel("direction", DiskDirections[kind]))
 		}
 	}
 }

@@ -48,6 +48,7 @@ func newTalking(t *testing.T) *talking {
 	w.service = net.JoinHostPort(address, "80")
 	w.client = shell(t, "pull-client", `turn=1; while :; do
 	while [ ! -e /tmp/go$turn ]; do sleep 0.2; done
+	dd if=/dev/zero of=/tmp/written bs=64k count=4 conv=fsync 2>/dev/null
 	for k in 1 2 3 4 5 6 7; do busybox wget -q -O /dev/null http://`+address+`/passwd; done
 	echo done $turn; turn=$((turn+1))
 done`, "--network", network)
@@ -137,6 +138,7 @@ func (w *talking) same(o *outsight) error {
 	if err != nil {
 		return err
 	}
+	seen := map[string]bool{}
 	for _, of := range []map[string]string{{"id": w.client.id}, {"id": w.server.id},
 		{"side": "client", "service": w.service, "client_id": w.client.id},
 		{"side": "server", "service": w.service, "server_id": w.server.id}} {
@@ -147,7 +149,8 @@ func (w *talking) same(o *outsight) error {
 		selector := strings.Join(matchers, ",")
 		found := o.query(`{__name__!~".*(duration|latency|delay)_seconds",` + selector + "}") // those are histograms
 		for _, histogram := range []string{"outsight_edge_transaction_duration_seconds",
-			"outsight_edge_first_byte_duration_seconds", "container_run_queue_latency_seconds"} {
+			"outsight_edge_first_byte_duration_seconds", "container_run_queue_latency_seconds", "container_disk_io_latency_seconds",
+			"container_fsync_duration_seconds", "outsight_endpoint_request_duration_seconds"} {
 			for _, part := range []string{"count", "sum"} {
 				for _, s := range o.query("histogram_" + part + "(" + histogram + "{" + selector + "})") {
 					s.labels["__name__"] = histogram + "_" + part
@@ -161,7 +164,7 @@ func (w *talking) same(o *outsight) error {
 			for label, value := range of {
 				want[label] = value
 			}
-			for _, label := range []string{"type", "direction"} {
+			for _, label := range []string{"type", "direction", "device", "protocol", "endpoint", "status"} {
 				if value, there := s.labels[label]; there {
 					want[label] = value
 				}
@@ -175,10 +178,18 @@ func (w *talking) same(o *outsight) error {
 				return fmt.Errorf("%s%v is %v, in the agent's /metrics %v", name, want, s.value, agents.sum())
 			default:
 				same++
+				seen[name] = true
 			}
 		}
 		if same < 8 {
 			return fmt.Errorf("{%s}: %d series are as in the agent's /metrics, want 8 at least", selector, same)
+		}
+	}
+	for _, name := range []string{"container_disk_operations_total", "container_disk_io_bytes_total",
+		"container_disk_io_latency_seconds_sum", "container_fsync_duration_seconds_count", "outsight_endpoint_requests_total",
+		"outsight_endpoint_request_duration_seconds_count", "outsight_edge_requests_in_flight"} {
+		if !seen[name] {
+			return fmt.Errorf("the server has no %s", name)
 		}
 	}
 	return nil
