@@ -1,6 +1,8 @@
 package pull
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -336,6 +338,30 @@ func TestMissingIsNotZero(t *testing.T) {
 	for column, want := range map[string]bool{"request_bytes": true, "in_flight": true, "rtt_min": false} {
 		if _, got := f.Tables[frame.Edges].Columns[frame.Column(frame.Edges, column)].At(0); got != want {
 			t.Errorf("%s is there: %v, want %v", column, got, want)
+		}
+	}
+}
+
+// TestUnknownFrames: where it cannot be known which frames an earlier process has made, hosts count from now on, and an
+// agent that begins later counts from its begin on.
+func TestUnknownFrames(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		settled error
+		known   bool
+	}{{"all are stored", nil, false}, {"some may wait", errors.New("the log is full"), true}} {
+		p, err := New([]Host{{"web1:1", time.Second, ""}}, Options{Settled: func(context.Context) error { return c.settled },
+			Newest: func(context.Context, string) ([]*frame.Frame, error) { return nil, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, err := p.known(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := known(hostKey{"", "web1"})
+		if of.known != c.known || c.known && time.Since(of.time) > time.Minute {
+			t.Errorf("%s: %+v", c.name, of)
 		}
 	}
 }

@@ -20,6 +20,8 @@ type reading struct {
 	// From is the address that was read, Reader the server that did it: its Number is the order of its readings, Term that
 	// of its lease (Lease.Term), 0 without a Group.
 	From, Reader string
+	// Cannot says that Reader cannot read the host. Nothing else than these, Term and Number is there.
+	Cannot       bool
 	Term, Number uint64
 	// At is when the reading began by the reader's clock, By the transport.
 	At time.Time

@@ -241,6 +241,68 @@ func TestPull(t *testing.T) {
 	eventually(t, func() error { return w.has(again, 21) })
 }
 
+// TestPullKilledBeforeItsFramesAreStored: a server whose disk is full takes frames of a host and is killed before any is
+// stored: they wait in its queue. The next one has them stored before it counts, and does so from its own first reading.
+func TestPullKilledBeforeItsFramesAreStored(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	data := t.TempDir()
+	frames := filepath.Join(data, "frames")
+	if err := os.Mkdir(frames, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", frames, "tmpfs", 0, "size=256k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(frames, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	filler := filepath.Join(frames, "filler")
+	full, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err = full.Write(make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	if full.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	o := w.pulling(t, "--data", data)
+	w.hasRead(o)
+	w.work("1")
+	taken := func() float64 {
+		metrics, err := o.metrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return metrics.find("outsight_pull_frames_total", nil).sum()
+	}
+	before := taken()
+	eventually(t, func() error {
+		if n := taken(); n < before+2 {
+			return fmt.Errorf("%v frames, want %v with what was counted", n, before+2)
+		}
+		return nil
+	})
+	o.kill()
+	if !strings.Contains(o.log.String(), "no space left on device") {
+		t.Errorf("the frames were stored: %s", o.log)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	again := running(t, o.address, o.command.Args[1:]...)
+	w.hasRead(again)
+	eventually(t, func() error { return w.has(again, 7) })
+	w.work("2")
+	eventually(t, func() error { return w.has(again, 14) })
+}
+
 // status is what the page's list of hosts is made of.
 func (o *outsight) status() string {
 	o.t.Helper()
@@ -380,5 +442,59 @@ func TestPullStandbys(t *testing.T) {
 		all(requests)
 		t.Logf("after %v all %d servers have all requests", time.Since(begin).Round(time.Millisecond), len(servers))
 		reads(t, servers)
+	}
+}
+
+// TestPullHandsOn: a server that the host refuses hands it on to one that may read it, and both have its frames.
+func TestPullHandsOn(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	nats, err := natscluster.Start(3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Stop)
+	wrong := filepath.Join(t.TempDir(), "wrong")
+	if err := os.WriteFile(wrong, []byte("9 "+strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := func(stream string, arguments ...string) *outsight {
+		return w.pulling(t, append([]string{"--nats", nats.URLs(), "--nats-stream", stream, "--queue-bytes", fmt.Sprint(16 << 20)},
+			arguments...)...)
+	}
+	refused := one("REFUSED", "--pull-key-file", wrong)
+	eventually(t, func() error {
+		metrics, err := refused.metrics()
+		if err == nil && metrics.find("outsight_pull_late", map[string]string{"reason": "refused"}).sum() != 1 {
+			err = errors.New("the server does not say that the host refuses it")
+		}
+		return err
+	})
+	handedOn := func() (float64, error) {
+		metrics, err := refused.metrics()
+		return metrics.find("outsight_pull_handed_on_hosts", nil).sum(), err
+	}
+	// Whose the host is first is by chance: of the names that servers have anew each time.
+	var able *outsight
+	for turn := 0; ; turn++ {
+		able = one(fmt.Sprint("ABLE", turn))
+		if reads(t, []*outsight{refused, able}) != 1 {
+			t.Fatal("the server that the host refuses reads it")
+		}
+		if n, err := handedOn(); err != nil {
+			t.Fatal(err)
+		} else if n == 1 {
+			break
+		}
+		if turn == 20 {
+			t.Fatal("the host has never been of the server that it refuses")
+		}
+		able.stop()
+	}
+	w.hasRead(able)
+	w.work("1")
+	eventually(t, func() error { return errors.Join(w.has(able, 7), w.has(refused, 7)) })
+	if n, err := handedOn(); err != nil || n != 1 {
+		t.Errorf("%v hosts are handed on (%v), want 1", n, err)
 	}
 }
