@@ -59,8 +59,10 @@ type Options struct {
 }
 
 const (
-	// leastDeadline is the least time for a reading.
+	// leastDeadline is the least time for a reading, firstDeadline that for the first one of a connection: names and
+	// histograms are read too, perhaps of many hosts at once, and where all were late together, all would begin anew.
 	leastDeadline = time.Second
+	firstDeadline = 10 * time.Second
 	// waitingReadings is how many readings may wait for each goroutine that makes frames.
 	waitingReadings = 64
 	// settledWithin is for how long Options.Settled may wait.
@@ -264,9 +266,7 @@ func (p *Pull) read(ctx context.Context, s *source) {
 // readOnce is nil where the host is late; cannot says that the others are to be told.
 func (p *Pull) readOnce(ctx context.Context, s *source, c *connection) (r *reading, cannot bool) {
 	begin := time.Now()
-	within, cancel := context.WithTimeout(ctx, max(s.Interval, leastDeadline))
-	defer cancel()
-	sample, err := p.collect(within, s, c)
+	sample, err := p.collect(ctx, s, c)
 	p.counts.readNS.Add(uint64(time.Since(begin)))
 	if ctx.Err() != nil {
 		return nil, false
@@ -300,9 +300,11 @@ func (p *Pull) readOnce(ctx context.Context, s *source, c *connection) (r *readi
 }
 
 func (p *Pull) collect(ctx context.Context, s *source, c *connection) (*region.Sample, error) {
+	deadline := max(s.Interval, leastDeadline)
 	if c.reader == nil {
-		r, by, err := Dial(ctx, s.Address, p.options.Key, p.options.DialOptions)
-		if err != nil {
+		dialling, cancel := context.WithTimeout(ctx, deadline)
+		r, by, err := Dial(dialling, s.Address, p.options.Key, p.options.DialOptions)
+		if cancel(); err != nil {
 			return nil, err
 		}
 		if c.reader, c.by = r, by; p.window != nil {
@@ -312,8 +314,11 @@ func (p *Pull) collect(ctx context.Context, s *source, c *connection) (*region.S
 		if s.Interval < framePeriod {
 			c.collector.Thorough = framePeriod // that of frames
 		}
+		deadline = max(deadline, firstDeadline)
 	}
-	return c.collector.Collect(ctx)
+	within, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	return c.collector.Collect(within)
 }
 
 // tell sends a reading to the others of the group.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,9 +92,15 @@ func (w *talking) work(turn string) {
 // pulling starts a server that reads the agent's regions.
 func (w *talking) pulling(t *testing.T, arguments ...string) *outsight {
 	t.Helper()
+	return w.reading(t, append([]string{"--pull", w.listen}, arguments...)...)
+}
+
+// reading starts a server that reads what the arguments say.
+func (w *talking) reading(t *testing.T, arguments ...string) *outsight {
+	t.Helper()
 	at := freePort(t)
 	return running(t, at, append([]string{"server", "--listen", at, "--data", t.TempDir(), "--otlp", "", "--otlp-http",
-		freePort(t), "--promql", "full", "--promql-every", "1s", "--pull", w.listen, "--pull-key-file", w.keys}, arguments...)...)
+		freePort(t), "--promql", "full", "--promql-every", "1s", "--pull-key-file", w.keys}, arguments...)...)
 }
 
 // hasRead waits until a server has the first frame of the host: a map shows what was counted since.
@@ -109,8 +116,18 @@ func (w *talking) hasRead(o *outsight) {
 }
 
 // has is an error until the server's map has the edge with so many requests, paired.
-func (w *talking) has(o *outsight, requests float64) error {
-	response, err := client.Get("http://" + o.address + "/api/outsight/graph?from=now-10m")
+func (w *talking) has(o *outsight, requests float64) error { return w.hasOf(o, "", requests) }
+
+// hasOf is has of a tenant's map; of all where it is empty.
+func (w *talking) hasOf(o *outsight, tenant string, requests float64) error {
+	request, err := http.NewRequest(http.MethodGet, "http://"+o.address+"/api/outsight/graph?from=now-10m", nil)
+	if err != nil {
+		return err
+	}
+	if tenant != "" {
+		request.Header.Set("X-Outsight-Tenant", tenant)
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -275,32 +292,51 @@ func TestPullKilledBeforeItsFramesAreStored(t *testing.T) {
 	o := w.pulling(t, "--data", data)
 	w.hasRead(o)
 	w.work("1")
-	taken := func() float64 {
-		metrics, err := o.metrics()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return metrics.find("outsight_pull_frames_total", nil).sum()
-	}
-	before := taken()
-	eventually(t, func() error {
-		if n := taken(); n < before+2 {
-			return fmt.Errorf("%v frames, want %v with what was counted", n, before+2)
+	w.makesFrames(o, 2)
+	o.kill()
+	isFull := func(o *outsight) error {
+		if !strings.Contains(o.log.String(), "no space left on device") {
+			return fmt.Errorf("the server does not say that the disk is full: %s", o.log)
 		}
 		return nil
-	})
-	o.kill()
-	if !strings.Contains(o.log.String(), "no space left on device") {
-		t.Errorf("the frames were stored: %s", o.log)
+	}
+	if err := isFull(o); err != nil {
+		t.Error(err)
+	}
+	again := running(t, o.address, o.command.Args[1:]...)
+	eventually(t, func() error { return isFull(again) }) // it has tried to store them
+	if metrics, err := again.metrics(); err != nil || metrics.find("outsight_pull_frames_total", nil).sum() != 0 {
+		t.Errorf("the server counts, and what it has taken before is not stored: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	again := running(t, o.address, o.command.Args[1:]...)
-	w.hasRead(again)
-	eventually(t, func() error { return w.has(again, 7) })
-	w.work("2")
-	eventually(t, func() error { return w.has(again, 14) })
+	for turn, requests := range []float64{7, 14} {
+		w.makesFrames(again, 3) // else it may be right for a moment
+		eventually(t, func() error { return w.has(again, requests) })
+		if turn == 0 {
+			w.work("2")
+		}
+	}
+}
+
+// makesFrames waits until a server has made so many more frames.
+func (w *talking) makesFrames(o *outsight, more float64) {
+	o.t.Helper()
+	taken := func() float64 {
+		metrics, err := o.metrics()
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		return metrics.find("outsight_pull_frames_total", nil).sum()
+	}
+	before := taken()
+	eventually(o.t, func() error {
+		if n := taken(); n < before+more {
+			return fmt.Errorf("%v frames, want %v", n, before+more)
+		}
+		return nil
+	})
 }
 
 // status is what the page's list of hosts is made of.
@@ -497,4 +533,92 @@ func TestPullHandsOn(t *testing.T) {
 	if n, err := handedOn(); err != nil || n != 1 {
 		t.Errorf("%v hosts are handed on (%v), want 1", n, err)
 	}
+}
+
+// TestPullTenants: hosts of a file are of the tenants that it names, each with its own interval, and no other tenant has
+// them. One agent is two hosts here, by two spellings of its address.
+func TestPullTenants(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	file := filepath.Join(t.TempDir(), "hosts")
+	host, port, err := net.SplitHostPort(w.listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := net.JoinHostPort("::ffff:"+host, port)
+	if err := os.WriteFile(file, []byte("# of two tenants\n"+w.listen+" tenant=shop interval=100ms\n"+other+" tenant=bank\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := w.reading(t, "--pull-file", file, "--tenant-header")
+	both := func() error { return errors.Join(w.hasOf(o, "shop", 7), w.hasOf(o, "bank", 7)) }
+	eventually(t, func() error {
+		metrics, err := o.metrics()
+		if err == nil && metrics.find("outsight_pull_hosts", map[string]string{"state": "read"}).sum() != 2 ||
+			metrics.find("outsight_pull_frames_total", nil).sum() < 2 {
+			err = errors.New("not both are read")
+		}
+		return err
+	})
+	w.work("1")
+	eventually(t, both)
+	if err := w.hasOf(o, "else", 7); err == nil || !strings.Contains(err.Error(), "the map of 0 edges") {
+		t.Errorf("another tenant has it: %v", err)
+	}
+	metrics, err := o.metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readings, frames := metrics.find("outsight_pull_readings_total", nil).sum(), metrics.find("outsight_pull_frames_total", nil).sum()
+	if readings < 2*frames {
+		t.Errorf("%v readings and %v frames: one host is read ten times as often as its frames are made", readings, frames)
+	}
+	// What the file must not say.
+	for _, c := range []struct{ line, flag, want string }{
+		{w.listen + " tenant=shop", "", "this server has no tenants"},
+		{w.listen, "--tenant-header=required", "tenant=NAME is needed"},
+	} {
+		if err := os.WriteFile(file, []byte(c.line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		arguments := []string{"server", "--listen", freePort(t), "--data", t.TempDir(), "--otlp", "", "--otlp-http", freePort(t),
+			"--pull-file", file, "--pull-key-file", w.keys}
+		if c.flag != "" {
+			arguments = append(arguments, c.flag)
+		}
+		if text, err := exec.Command(outsightBinary, arguments...).CombinedOutput(); err == nil || !strings.Contains(string(text), c.want) {
+			t.Errorf("%q with %q: %v, %s", c.line, c.flag, err, text)
+		}
+	}
+}
+
+// TestPullWithoutANode: a node of the cluster that servers share dies while they read, to which the first of them is
+// connected: nothing is missing, in no server, and one of them goes on to read.
+func TestPullWithoutANode(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	nats, err := natscluster.Start(3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Stop)
+	var servers []*outsight
+	for i := range 2 {
+		servers = append(servers, w.pulling(t, "--nats", nats.URLs(), "--nats-stream", fmt.Sprint("NODES", i), "--nats-replicas", "3",
+			"--queue-bytes", fmt.Sprint(16<<20)))
+	}
+	reads(t, servers)
+	for _, o := range servers {
+		w.hasRead(o)
+	}
+	w.work("1")
+	all := func(requests float64) {
+		t.Helper()
+		eventually(t, func() error { return errors.Join(w.has(servers[0], requests), w.has(servers[1], requests)) })
+	}
+	all(7)
+	nats.StopNode(0)
+	w.work("2")
+	all(14)
+	reads(t, servers)
 }
