@@ -17,7 +17,7 @@ export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 TAGS          = long,thanos,s3
 # What looks at the host mostly waits; what only computes runs beside it: packages, and one guest at a time.
 HOST_TESTS    = unit-host unit-kernel end-to-end page
-TESTS         = generated --beside 'lint unit-hostless unit-race' --beside test-kernels $(HOST_TESTS)
+TESTS         = generated --beside 'lint unit-plain unit-race' --beside test-kernels $(HOST_TESTS)
 GUESTS       ?= 2
 test test-all: export GUESTS = 1
 # Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
@@ -83,11 +83,16 @@ lint: ## gofmt, go vet, staticcheck
 	go run $(STATICCHECK) -tags $(TAGS) ./...
 
 .PHONY: unit
-unit: unit-hostless unit-race unit-host unit-kernel ## all package tests (root, Docker)
+unit: unit-plain unit-race unit-host unit-kernel ## all package tests (root, Docker)
 
 .PHONY: unit-hostless
 unit-hostless: ## tests of packages that look at nothing of the host
 	@$(GOTEST) --packages "$$(scripts/packages hostless)" -- -timeout 15m
+
+.PHONY: unit-plain
+unit-plain: ## those of them that unit-race leaves out
+	@$(GOTEST) --packages "$$(scripts/packages plain)" -- -timeout 15m
+	@$(GOTEST) --packages "$$(scripts/packages tests '$(call either,$(COMPUTING))')" -- -timeout 15m -run '$(call either,$(COMPUTING))'
 
 .PHONY: unit-race
 unit-race: ## those of them whose goroutines share something, with the race detector
@@ -251,7 +256,7 @@ bench-netprobe: ## packets not seen of containers that send at once, beside tcpd
 	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
 
 .PHONY: bench-region
-bench-region: ## reading hosts from outside: latency, edges, many hosts, what agent and Redis pay; rewrites docs/region.md (root; 11 minutes)
+bench-region: ## reading hosts from outside: latency, edges, many hosts, what agent and Redis pay; rewrites docs/region.md (root; 12 minutes)
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -docs docs \

@@ -35,6 +35,8 @@ const (
 	epollPort    = 7118
 	tcpPort      = 7119
 	regionBudget = 150 // microseconds, of the 99th percentile
+	// tornLook is how many words are looked at, at all hooks together, for one that nobody wrote.
+	tornLook = 1_000_000_000
 )
 
 var regionHooks = []region.Hook{region.HookNative, region.HookGeneric, region.HookTCX}
@@ -61,13 +63,17 @@ func measureRegion(ctx context.Context, o options) ([]row, error) {
 		}
 		rows = append(rows, latencies...)
 	}
+	var torn, words int
 	for _, hook := range regionHooks {
-		speeds, err := w.speeds(ctx, o, key, hook)
+		speeds, tornHere, wordsHere, err := w.speeds(ctx, o, key, hook)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", hook, err)
 		}
 		rows = append(rows, speeds...)
+		torn, words = torn+tornHere, words+wordsHere
 	}
+	rows = append(rows, row{what: "torn words: kernel, all hooks", value: float64(torn), unit: "words",
+		detail: fmt.Sprintf("of %d, while a writer changes all bytes of each", words)})
 	return rows, o.document("region.md", "latency", rowsTable(rows))
 }
 
@@ -365,17 +371,18 @@ func percentile(values []float64, part float64) float64 {
 
 // speeds are reads in a second by one thread at several windows, what the kernel's program takes for one, and torn words
 // while a writer writes.
-func (w *regionWire) speeds(ctx context.Context, o options, key readwire.Key, hook region.Hook) (rows []row, err error) {
+func (w *regionWire) speeds(ctx context.Context, o options, key readwire.Key, hook region.Hook) (rows []row, torn, words int,
+	err error) {
 	if hook == region.HookNative {
 		passing, err := w.passing()
 		if err != nil {
-			return nil, err
+			return nil, 0, 0, err
 		}
 		defer passing.Close()
 	}
 	r, memory, err := w.respond(hook, key)
 	if err != nil {
-		return nil, err
+		return nil, 0, 0, err
 	}
 	defer r.Close()
 	defer memory.Close()
@@ -397,7 +404,7 @@ func (w *regionWire) speeds(ctx context.Context, o options, key readwire.Key, ho
 	for _, window := range []int{1, 16, 64} {
 		c, err := dial(window)
 		if err != nil {
-			return nil, err
+			return nil, 0, 0, err
 		}
 		n, begun := 0, time.Now()
 		for time.Since(begun) < o.run && err == nil {
@@ -407,7 +414,7 @@ func (w *regionWire) speeds(ctx context.Context, o options, key readwire.Key, ho
 		took := time.Since(begun)
 		resent := c.Counters().Resent
 		if err := errors.Join(err, c.Close()); err != nil {
-			return nil, err
+			return nil, 0, 0, err
 		}
 		progress("%s, window %d: %.0f reads/s", hook, window, float64(n)/took.Seconds())
 		rows = append(rows, row{what: fmt.Sprintf("reads of 1 KB by one client, window %d: kernel, %s", window, hook),
@@ -415,21 +422,22 @@ func (w *regionWire) speeds(ctx context.Context, o options, key readwire.Key, ho
 	}
 	c, err := dial(16)
 	if err != nil {
-		return nil, err
+		return nil, 0, 0, err
 	}
 	defer c.Close()
 	cost, err := answerCost(r, func() error { return read(c) }, o.run)
 	if err != nil {
-		return nil, err
+		return nil, 0, 0, err
 	}
-	torn, words, err := tornWords(memory, func() error { return read(c) }, data, o.run)
+	torn, words, err = tornWords(memory, func() error { return read(c) }, data, tornLook/len(regionHooks))
 	if err != nil {
-		return nil, err
+		return nil, 0, 0, err
 	}
+	progress("%s: %d of %d words torn", hook, torn, words)
 	return append(rows, row{what: "program for one read of 1 KB: kernel, " + string(hook), value: cost, unit: "ns",
 		detail: "by the kernel's statistics, their own cost included"},
 		row{what: "torn words: kernel, " + string(hook), value: float64(torn), unit: "words",
-			detail: fmt.Sprintf("of %d, while a writer changes all bytes of each", words)}), nil
+			detail: fmt.Sprintf("of %d, while a writer changes all bytes of each", words)}), torn, words, nil
 }
 
 // answerCost is what the program takes for one packet, in nanoseconds.
@@ -452,8 +460,8 @@ func answerCost(r *region.Responder, read func() error, length time.Duration) (f
 	return float64(after.RunTimeNS-before.RunTimeNS) / float64(after.Runs-before.Runs), err
 }
 
-// tornWords counts words that nobody wrote, while a writer writes words whose bytes are the same.
-func tornWords(memory *host.Table[uint64], read func() error, data []byte, length time.Duration) (torn, words int, err error) {
+// tornWords counts words that nobody wrote, of so many at least, while a writer writes words whose bytes are the same.
+func tornWords(memory *host.Table[uint64], read func() error, data []byte, least int) (torn, words int, err error) {
 	var end atomic.Bool
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -465,7 +473,7 @@ func tornWords(memory *host.Table[uint64], read func() error, data []byte, lengt
 	})
 	defer writer.Wait()
 	defer end.Store(true)
-	for begun := time.Now(); time.Since(begun) < length; {
+	for words <= least {
 		if err := read(); err != nil {
 			return torn, words, err
 		}

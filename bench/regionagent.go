@@ -178,6 +178,11 @@ func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
 	}
 	figures := runTimeOf(programs, figuresProgram)
 	before := runTime(programs)
+	samples, err := sampleProcess(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer samples.close()
 	var sample *outside.Sample
 	used, err := usedBy(ctx, pid, func() error {
 		collector := outside.NewCollector(shared)
@@ -194,6 +199,10 @@ func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
+	user, all, err := samples.read()
+	if err != nil {
+		return nil, err
+	}
 	if programs, err = programsOf(ctx, pid); err != nil {
 		return nil, err
 	}
@@ -205,11 +214,15 @@ func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
 		asleepLook)
 	seconds := used.elapsed.Seconds()
 	inProgram := float64(runTimeOf(programs, figuresProgram)-figures) / 1e9
-	own := 100 * (used.cpu.Seconds() - inProgram) / seconds
+	part, low, high := share(user, all)
+	ofCore := func(percent float64) float64 { return percent * used.cpu.Seconds() / seconds }
 	rows = append(rows,
-		row{what: "agent asleep (--region-only): its process without the kernel program for figures", value: own, unit: "% of a core",
-			budget: asleepBudget, detail: fmt.Sprintf("schedstat of its threads, system calls included; they ran %.3g times a second; %s",
-				used.wakeups(), of)},
+		row{what: "agent asleep (--region-only): its process in user space", value: ofCore(part), low: ofCore(low), high: ofCore(high),
+			unit: "% of a core", budget: asleepBudget, detail: fmt.Sprintf("%.3g to %.3g with 95 %% certainty: schedstat of its threads, and "+
+				"%d of %d samples of where they were, one each %d us of their CPU time; they ran %.3g times a second; %s", ofCore(low),
+				ofCore(high), user, all, samplePeriod/1000, used.wakeups(), of)},
+		row{what: "agent asleep: its process in the kernel, without the kernel program for figures", value: ofCore(100-part) - 100*inProgram/seconds,
+			unit: "% of a core", detail: "the rest"},
 		row{what: "agent asleep: the kernel program for figures, which it calls each second", value: 100 * inProgram / seconds,
 			unit: "% of a core", detail: "the kernel's statistics of programs"},
 		row{what: "agent asleep: kernel programs at hooks", value: 100 * (float64(runTime(programs)-before)/1e9 - inProgram) / seconds,

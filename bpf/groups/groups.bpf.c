@@ -88,7 +88,7 @@ int watch_group(struct watch_request *request)
 	return found;
 }
 
-static __always_inline void read_memory(struct group_figures *f, u64 state)
+static __always_inline void read_memory(struct group_figures *f, struct group_words *w, u64 state)
 {
 	u64 pages, kills;
 	u64 at = (u64)FIELD_AT(state, struct mem_cgroup, memory.usage.counter);
@@ -108,7 +108,7 @@ static __always_inline void read_memory(struct group_figures *f, u64 state)
 	if (!s || !read_exact_words(state, s))
 		return;
 	for (int i = 0; i < STAT_WORDS; i++)
-		f->words[i] = s->sum[i];
+		w->words[i] = s->sum[i];
 	f->known |= FIGURE_STAT;
 }
 
@@ -148,8 +148,9 @@ static long read_group(u32 number, struct read_request *request)
 	u32 slot = request->first + number;
 	struct watched_group *w = bpf_map_lookup_elem(&watched_groups, &slot);
 	struct group_figures *f = bpf_map_lookup_elem(&figures_of_group, &slot);
+	struct group_words *words = bpf_map_lookup_elem(&words_of_group, &slot);
 
-	if (!w || !f)
+	if (!w || !f || !words)
 		return 1;
 	u64 generation = f->head + 1;
 	f->tail = generation;
@@ -158,7 +159,7 @@ static long read_group(u32 number, struct read_request *request)
 	u64 memory = w->states[CONTROLLER_MEMORY], cpu = w->states[CONTROLLER_CPU];
 	u64 pids = w->states[CONTROLLER_PIDS];
 	if (is_of(memory, w->ids[CONTROLLER_MEMORY])) {
-		read_memory(f, memory);
+		read_memory(f, words, memory);
 		if (!is_of(memory, w->ids[CONTROLLER_MEMORY]))
 			f->known = 0;
 	}

@@ -29,7 +29,9 @@ enum group_figure {
 
 /*
  * What a group's files say. The writer writes tail, figures, head; a reader that finds head and
- * tail equal, having read upwards, has figures of one moment.
+ * tail equal, having read upwards, has figures of one moment. It has no more than is read of many
+ * groups at once from outside: what only the agent reads is in group_words, written between the
+ * two as well.
  */
 struct group_figures {
 	u64 head;
@@ -41,9 +43,12 @@ struct group_figures {
 	u64 periods;
 	u64 throttled_periods;
 	u64 throttled_ns;
-	s64 words[STAT_WORDS]; /* the states of memory.stat, in pages or what they count, then its events */
-	u64 unused[7];
 	u64 tail;
+};
+
+/* The counters behind memory.stat: its states, in pages or what they count, then its events. */
+struct group_words {
+	s64 words[STAT_WORDS];
 };
 
 /* The counters behind memory.stat as far as they are flushed, of one group. */

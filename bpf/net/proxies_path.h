@@ -137,7 +137,7 @@ static __always_inline bool claim_process(struct proxy_process *w, u32 id, u64 n
 }
 
 /* A request was received, by the calling process. A name of 0 is that of all without one. */
-static __noinline int proxy_received(u32 index, struct proxy_request *r, u64 name, u32 protocol,
+__noinline int proxy_received(u32 index, struct proxy_request *r, u64 name, u32 protocol,
 				     u64 ns)
 {
 	struct proxy *p = proxy_at(index);
@@ -226,7 +226,7 @@ static __always_inline void received_is_answered(struct proxy *p, struct proxy_q
 	}
 }
 
-static __noinline int proxy_answered(struct proxy_request *r)
+__noinline int proxy_answered(struct proxy_request *r)
 {
 	if (!r)
 		return 0;
@@ -277,7 +277,7 @@ static __always_inline u64 take_only(struct proxy *p, u32 process, u32 protocol,
 }
 
 /* A request was sent, by the calling process. */
-static __noinline int proxy_sent(u32 index, struct proxy_request *r, u64 name, u32 protocol,
+__noinline int proxy_sent(u32 index, struct proxy_request *r, u64 name, u32 protocol,
 				 u64 sent_ns)
 {
 	struct proxy *p = proxy_at(index);

@@ -29,10 +29,8 @@ type collectFlags struct {
 	interval time.Duration
 	output   string
 	credit   byteSize
-	// transport is one of those of package pull.
-	transport string
-	// device is the RDMA device; empty is the first.
-	device string
+	// dial is how HOST:PORT is read.
+	dial pull.DialOptions
 }
 
 func newCollect() *cobra.Command {
@@ -62,10 +60,10 @@ readings; --once shows the sums since the host's agent began to count.`,
 	c.Flags().BoolVar(&o.once, "once", false, "read once, and show the sums since the agent began")
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "time between two readings")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
-	c.Flags().StringVar(&o.transport, "transport", pull.TransportAuto, "how HOST:PORT is read: kernel (packets that the host's "+
+	c.Flags().StringVar(&o.dial.Transport, "transport", pull.TransportAuto, "how HOST:PORT is read: kernel (packets that the host's "+
 		"kernel answers, whatever its processes do), tcp (its agent answers), rdma (its network card answers), or auto (kernel "+
 		"where it answers, else tcp)")
-	c.Flags().StringVar(&o.device, "rdma-device", "", "RDMA device of this host for --transport rdma, as in \"rdma link\" "+
+	c.Flags().StringVar(&o.dial.Device, "rdma-device", "", "RDMA device of this host for --transport rdma, as in \"rdma link\" "+
 		"(default: the first with an active port)")
 	c.Flags().Var(&o.credit, "credit", "how much is read at a time over the network of all hosts together (Credit-FC), shared "+
 		"by those that are being read; 0: no bound")
@@ -81,7 +79,7 @@ func (o *collectFlags) check() error {
 	case o.interval < time.Millisecond:
 		return usagef("--interval is %v, want 1ms or more", o.interval)
 	}
-	if err := oneOf("transport", o.transport, pull.Transports...); err != nil {
+	if err := oneOf("transport", o.dial.Transport, pull.Transports...); err != nil {
 		return err
 	}
 	for _, from := range o.from {
@@ -101,10 +99,9 @@ type collected struct {
 	key       region.Key
 	reader    credit.ReadCloser
 	collector *region.Collector
-	// transport is which may be used, and by which is.
-	transport, by string
-	// device is the RDMA device.
-	device string
+	// dial is how it may be read if it is no path, and by the transport that is used.
+	dial pull.DialOptions
+	by   string
 	// window bounds reads over the network; nil: no bound.
 	window   *credit.Window
 	before   *region.Sample
@@ -129,8 +126,7 @@ func (o *collectFlags) run(ctx context.Context, out io.Writer) error {
 	}
 	hosts := make([]*collected, len(o.from))
 	for i, from := range o.from {
-		hosts[i] = &collected{from: from, key: key, window: window, transport: o.transport,
-			device: o.device}
+		hosts[i] = &collected{from: from, key: key, window: window, dial: o.dial}
 		defer hosts[i].close()
 	}
 	tick := time.NewTicker(o.interval)
@@ -229,7 +225,7 @@ func (c *collected) open(ctx context.Context) (err error) {
 		}
 	} else {
 		var r credit.ReadCloser
-		if r, c.by, err = pull.Dial(ctx, c.from, c.key, pull.DialOptions{Transport: c.transport, Device: c.device}); err == nil {
+		if r, c.by, err = pull.Dial(ctx, c.from, c.key, c.dial); err == nil {
 			c.reader = r
 			if c.window != nil {
 				c.reader = c.window.Within(r)
@@ -370,7 +366,9 @@ func jsonOf(r *collectResult) collectJSON {
 
 func (e *collectedEntry) fill(of region.Figures) {
 	e.Metrics = make(map[string]float64, len(of))
-	for series, f := range of {
+	for i := range of {
+		f := &of[i]
+		series := f.Metric.Series()
 		if f.Histogram == nil {
 			if !f.IsHistogram() {
 				e.Metrics[series] = f.Value()
@@ -580,12 +578,12 @@ type gained struct {
 const nothing = "–"
 
 func (g *gained) counter(series string) (n float64, known bool) {
-	f := g.now[series]
+	f := g.now.Of(series)
 	if f == nil {
 		return 0, false
 	}
 	n = f.Value()
-	if b := g.before[series]; b != nil && b.Count <= f.Count {
+	if b := g.before.Of(series); b != nil && b.Count <= f.Count {
 		n -= b.Value()
 	}
 	return n, true
@@ -600,7 +598,7 @@ func (g *gained) cores(series string) string {
 }
 
 func (g *gained) level(series string, write func(float64) string) string {
-	if f := g.now[series]; f != nil {
+	if f := g.now.Of(series); f != nil {
 		return write(f.Value())
 	}
 	return nothing
@@ -619,11 +617,11 @@ func (g *gained) share(part, of string) string {
 }
 
 func (g *gained) histogram(series string) *model.Histogram {
-	f := g.now[series]
+	f := g.now.Of(series)
 	if f == nil || f.Histogram == nil {
 		return nil
 	}
-	if b := g.before[series]; b != nil && b.Histogram != nil {
+	if b := g.before.Of(series); b != nil && b.Histogram != nil {
 		return f.Histogram.Since(b.Histogram)
 	}
 	return f.Histogram

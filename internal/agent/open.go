@@ -152,6 +152,7 @@ func Open(o HostOptions) (*Host, error) {
 	}
 	paths := container.Options{
 		ProcRoot: o.ProcRoot, CgroupRoot: o.CgroupRoot, DockerSocket: o.DockerSocket, All: o.All, Logger: o.Logger,
+		Locate: o.Rarely, // what is found is told in a snapshot
 	}
 	if o.Kubernetes != nil {
 		paths.Pods = o.Kubernetes

@@ -25,7 +25,7 @@ type graphAnswer struct {
 }
 
 // encode writes the lists of nodes and edges apart from the rest, which takes a fraction of the time.
-func (a *graphAnswer) encode() ([]byte, error) {
+func (a *graphAnswer) encode() ([][]byte, error) {
 	type plain graphAnswer
 	rest, err := json.Marshal(struct {
 		*plain
@@ -41,8 +41,8 @@ func (a *graphAnswer) encode() ([]byte, error) {
 		return nil, err
 	}
 	edges, err := a.Graph.EdgesJSON()
-	return slices.Concat(slices.Concat([][]byte{[]byte(`{"nodes":`)}, nodes, [][]byte{[]byte(`,"edges":`)}, edges,
-		[][]byte{{','}, rest[1:], {'\n'}})...), err
+	return slices.Concat([][]byte{[]byte(`{"nodes":`)}, nodes, [][]byte{[]byte(`,"edges":`)}, edges,
+		[][]byte{{','}, rest[1:], {'\n'}}), err
 }
 
 // nodeMatches select the series of a node's usage, and of the edges on which it is the server or

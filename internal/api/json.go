@@ -73,21 +73,21 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": fmt.Sprintf(format, args...)}) // who asked has gone
 }
 
-// encoder is an answer that writes its own JSON.
+// encoder is an answer that writes its own JSON, in parts that follow each other.
 type encoder interface {
-	encode() ([]byte, error)
+	encode() ([][]byte, error)
 }
 
 // writeJSON calls encoded before it writes: the client may read slowly.
 func (s *server) writeJSON(w http.ResponseWriter, r *http.Request, answer any, encoded func()) {
 	body := jsonBody{server: s, w: w, r: r, encoded: encoded}
 	if own, ok := answer.(encoder); ok {
-		b, err := own.encode()
+		parts, err := own.encode()
 		if err != nil {
 			writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
 			return
 		}
-		_, _ = body.Write(b) // it never fails
+		body.write(parts...)
 		return
 	}
 	if err := json.NewEncoder(&body).Encode(answer); err != nil {
@@ -105,17 +105,26 @@ type jsonBody struct {
 
 // Write implements io.Writer.
 func (b *jsonBody) Write(p []byte) (int, error) {
+	b.write(p)
+	return len(p), nil
+}
+
+// write writes an answer in parts that follow each other.
+func (b *jsonBody) write(parts ...[]byte) {
 	b.encoded()
-	release, err := b.server.hold(int64(len(p)))
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	release, err := b.server.hold(int64(size))
 	if err != nil {
 		writeError(b.w, http.StatusServiceUnavailable, "%s", err)
-		return len(p), nil
+		return
 	}
 	defer release()
 	b.w.Header().Set("Content-Type", "application/json")
 	b.w.Header().Set("Cache-Control", "no-store")
-	b.server.pace.write(b.w, b.r, p)
-	return len(p), nil
+	b.server.pace.write(b.w, b.r, parts...)
 }
 
 // hold reserves memory for an answer until release.

@@ -33,14 +33,9 @@ func (c *Pair) Ahead(at float64) float64 { return c.Offset + c.Drift*(at-c.Middl
 // least. keptWithin is how far both clocks together are off from the time at most, as their kernels say; 0 where one does
 // not. The tighter of both counts.
 func Of(there, back []Point, keptWithin float64) Pair {
-	first, last := math.Inf(1), math.Inf(-1)
-	for _, some := range [][]Point{there, back} {
-		for _, p := range some {
-			first, last = min(first, p.At), max(last, p.At)
-		}
-	}
-	c := Pair{Middle: (first + last) / 2, Bound: math.Inf(1)}
-	half := (last - first) / 2
+	when := times(there, back)
+	c := Pair{Middle: (when.least + when.most) / 2, Bound: math.Inf(1)}
+	half := (when.most - when.least) / 2
 	fastThere, fastBack := newEnvelope(there, c.Middle), newEnvelope(back, c.Middle)
 	// What is above the least of all packets, added up, is least with the drift that there is. That of all drifts which
 	// the packets allow bounds the clocks at both ends of the time.
@@ -122,6 +117,17 @@ func (r *valueRange) add(least, most float64) {
 	r.least, r.most = min(r.least, least), max(r.most, most)
 }
 
+// times is from the first to the last time of points.
+func times(there, back []Point) valueRange {
+	r := noRange()
+	for _, some := range [][]Point{there, back} {
+		for _, p := range some {
+			r.add(p.At, p.At)
+		}
+	}
+	return r
+}
+
 // farthest is how far the range goes from a value.
 func (r *valueRange) farthest(v float64) float64 { return max(r.most-v, v-r.least) }
 
@@ -132,18 +138,13 @@ func Drift(there, back []Point, before float64) float64 {
 	if len(there) == 0 || len(back) == 0 {
 		return before
 	}
-	first, last := there[0].At, there[0].At
-	for _, some := range [][]Point{there, back} {
-		for _, p := range some {
-			first, last = min(first, p.At), max(last, p.At)
-		}
-	}
-	middle := (first + last) / 2
+	when := times(there, back)
+	middle := (when.least + when.most) / 2
 	fastThere, fastBack := newEnvelope(there, middle), newEnvelope(back, middle)
 	// A hundredth of what a drift makes in the time decides where nothing else does.
 	cost := func(drift float64) float64 {
 		return fastThere.mean(drift) - fastThere.least(drift) + fastBack.mean(-drift) - fastBack.least(-drift) +
-			(last-first)/100*math.Abs(drift-before)
+			(when.most-when.least)/100*math.Abs(drift-before)
 	}
 	// It is convex: a straight line less the least of some, for each direction.
 	low, high := -MaxDrift, MaxDrift

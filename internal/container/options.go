@@ -28,6 +28,9 @@ type Options struct {
 	MaxContainers, MaxGroups int
 	// Resync is the time between two walks of the hierarchy, by default 30 s.
 	Resync time.Duration
+	// Locate is the time between two looks for the network namespace and the addresses of a container that has long been
+	// running, by default 15 s.
+	Locate time.Duration
 	// Pods reports what Kubernetes calls containers; nil where nobody knows.
 	Pods Pods
 	// Logger takes what a person should know; none by default.
@@ -80,6 +83,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Resync <= 0 {
 		o.Resync = 30 * time.Second
+	}
+	if o.Locate <= 0 {
+		o.Locate = 15 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -11,12 +11,11 @@ import (
 
 // probeDelays are the times after its start at which a container's network namespace is read:
 // the first process enters it, and gets its addresses, some time after the group is made. Then
-// it is read every probeInterval, since networks can be connected later.
+// it is read every Options.Locate, since networks can be connected later.
 var probeDelays = []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond,
 	180 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1500 * time.Millisecond}
 
 const (
-	probeInterval = 15 * time.Second
 	// startTime is how long the first process of a container may still be in the namespace of
 	// the runtime that starts it.
 	startTime = time.Second
@@ -71,14 +70,14 @@ type target struct {
 func (r *Registry) dueProbes(now time.Time) (due []target, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next = now.Add(probeInterval)
+	next = now.Add(r.o.Locate)
 	for _, m := range r.members {
 		if !m.running() {
 			continue
 		}
 		if !m.due.After(now) {
 			due = append(due, target{m.current, m.inspected || m == r.host || now.Sub(m.seen) > startTime})
-			m.due = nextProbe(m, now)
+			m.due = r.nextProbe(m, now)
 		}
 		if m.due.Before(next) {
 			next = m.due
@@ -87,13 +86,13 @@ func (r *Registry) dueProbes(now time.Time) (due []target, next time.Time) {
 	return due, next
 }
 
-func nextProbe(m *member, now time.Time) time.Time {
+func (r *Registry) nextProbe(m *member, now time.Time) time.Time {
 	m.probes++
 	if m.probes < len(probeDelays) {
 		return now.Add(probeDelays[m.probes] - probeDelays[m.probes-1])
 	}
 	// Whole seconds let many containers be read in one go.
-	return now.Truncate(time.Second).Add(probeInterval)
+	return now.Truncate(time.Second).Add(r.o.Locate)
 }
 
 // read brings a container up to date from its processes. seen holds the addresses of the

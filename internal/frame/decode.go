@@ -24,7 +24,8 @@ func DecodeOnly(data []byte, key *Frame, only *Projection) (*Frame, error) {
 	return decode(data, key, only, nil, nil)
 }
 
-// DecodeInto is DecodeOnly into memory that is used again. The key frame may be in the same memory.
+// DecodeInto is DecodeOnly of a frame of a window: into memory that is used again, and its histograms are for a Difference
+// alone, which adds them up out of what was told. The key frame is one of DecodeInto, too.
 func DecodeInto(memory *Memory, data []byte, key *Frame, only *Projection) (*Frame, error) {
 	return decode(data, key, only, nil, memory)
 }
@@ -40,7 +41,7 @@ func decode(data []byte, key *Frame, only *Projection, grow func(bytes int64) er
 	if err != nil {
 		return nil, err
 	}
-	f := &Frame{Header: h, only: only}
+	f := &Frame{Header: h, only: only, told: memory != nil, memory: memory}
 	if h.IsKey() {
 		key = nil
 		if f.layout, err = layoutOf(e.blocks[schemaBlock]); err != nil {
@@ -53,7 +54,7 @@ func decode(data []byte, key *Frame, only *Projection, grow func(bytes int64) er
 		if f.layout = key.layout; f.layout == nil {
 			f.layout = ownSchema().layout
 		}
-		f.only = key.only
+		f.only, f.told = key.only, key.told
 	}
 	d := parsers.Get().(*parser)
 	d.grow, d.memory = grow, memory
@@ -85,9 +86,11 @@ type parser struct {
 	counts  []uint64
 	numbers []uint32
 	indexes []int32
+	bytes   []byte
 	lists   [][]uint64
 	columns []Values
 	charts  []Histograms
+	told    []toldHistograms
 }
 
 var parsers = sync.Pool{New: func() any { return &parser{} }}
@@ -96,9 +99,9 @@ var parsers = sync.Pool{New: func() any { return &parser{} }}
 const keptMemory = 4 << 20
 
 func (d *parser) release() {
-	d.grow, d.memory, d.counts = nil, nil, nil
-	d.f, d.key, d.values, d.numbers, d.indexes, d.lists, d.columns, d.charts = nil, nil, nil, nil, nil, nil, nil, nil
-	d.apart = nil
+	d.grow, d.memory, d.apart = nil, nil, nil
+	d.f, d.key, d.values, d.counts, d.numbers, d.indexes, d.bytes = nil, nil, nil, nil, nil, nil, nil
+	d.lists, d.columns, d.charts, d.told = nil, nil, nil, nil
 	if cap(d.raw) > keptMemory {
 		d.raw = nil
 	}
@@ -115,7 +118,7 @@ type tableSection struct {
 }
 
 // need is what is to be allocated.
-type need struct{ values, buckets, numbers, lists, columns, charts int }
+type need struct{ values, buckets, numbers, bytes, lists, columns, charts, told int }
 
 // absent are tables without rows, whose columns are empty.
 var absent = func() (all [NumTables]Table) {
@@ -154,7 +157,7 @@ func (d *parser) decode(f, key *Frame, e *encoded) (err error) {
 	if needs.values+needs.buckets > MaxValues || needs.numbers > MaxValues {
 		return malformed("%d values, %d buckets", needs.values, needs.buckets)
 	}
-	if d.reserve(needs.bytes()); d.err != nil {
+	if d.reserve(needs.memory()); d.err != nil {
 		return d.err
 	}
 	d.allocate(&needs)
@@ -337,12 +340,21 @@ func (d *parser) count(s *tableSection, old *Table, t TableID, needs *need) {
 	}
 	for i, part := range s.histograms {
 		if part == nil {
-			if len(old.Histograms[i].End) > 0 && !s.identical {
+			if !old.Histograms[i].isEmpty() && !s.identical {
 				d.fail("the histograms of %s are not told", Schema[t].Name)
 			}
 			continue
 		}
 		if part[0]&hasValues == 0 {
+			continue
+		}
+		if d.f.told {
+			was := len(old.Histograms[i].told)
+			needs.told += was + 1
+			needs.bytes += len(part)
+			if needs.numbers += s.rows; !s.identical {
+				needs.numbers += was * s.rows
+			}
 			continue
 		}
 		buckets, _, ok := readTotal(&old.Histograms[i], part)
@@ -355,16 +367,18 @@ func (d *parser) count(s *tableSection, old *Table, t TableID, needs *need) {
 	}
 }
 
-// bytes is the memory of it.
-func (n *need) bytes() int {
-	return 8*n.values + 12*n.buckets + 4*n.numbers + n.lists*int(unsafe.Sizeof([]uint64{})) +
-		n.columns*int(unsafe.Sizeof(Values{})) + n.charts*int(unsafe.Sizeof(Histograms{}))
+// memory is how many bytes it takes.
+func (n *need) memory() int {
+	return 8*n.values + 12*n.buckets + 4*n.numbers + n.bytes + n.lists*int(unsafe.Sizeof([]uint64{})) +
+		n.columns*int(unsafe.Sizeof(Values{})) + n.charts*int(unsafe.Sizeof(Histograms{})) +
+		n.told*int(unsafe.Sizeof(toldHistograms{}))
 }
 
 func (d *parser) allocate(n *need) {
-	d.values, d.counts, d.indexes = d.memory.takeWords(n.values), d.memory.takeWords(n.buckets), d.memory.takeHalves(n.buckets)
-	d.numbers = make([]uint32, n.numbers)
+	d.values, d.counts, d.indexes = d.memory.takeWords(n.values), make([]uint64, n.buckets), make([]int32, n.buckets)
+	d.numbers, d.bytes = d.memory.takeNumbers(n.numbers), d.memory.takeBytes(n.bytes)
 	d.lists, d.columns, d.charts = make([][]uint64, n.lists), make([]Values, n.columns), make([]Histograms, n.charts)
+	d.told = make([]toldHistograms, n.told)
 }
 
 // cut takes the first n of all.

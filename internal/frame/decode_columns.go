@@ -34,6 +34,8 @@ func (d *parser) fill(t TableID, s *tableSection) {
 		switch {
 		case part == nil:
 			to.Histograms[i] = old.Histograms[i]
+		case part[0]&hasValues != 0 && d.f.told:
+			d.keepHistograms(&to.Histograms[i], &old.Histograms[i], part, s)
 		case part[0]&hasValues != 0:
 			d.readHistograms(&to.Histograms[i], &old.Histograms[i], part, s)
 		case len(part) > 1 || part[0] != 0:

@@ -108,8 +108,7 @@ func (m *merger) change(row int, r *reader) {
 	next := uint64(0) // buckets above minBucket
 	for runs := head >> 2; runs > 0; runs-- {
 		skip, n := r.uvarint(), r.uvarint()
-		const all = maxBucket - minBucket + 1
-		if next += skip; r.failed || skip > all || n > all || next+n > all || n > uint64(r.left()) {
+		if next += skip; r.failed || skip > allBuckets || n > allBuckets || next+n > allBuckets || n > uint64(r.left()) {
 			m.failed = true
 			return
 		}
@@ -182,7 +181,7 @@ func (m *merger) run(first int32, n int, index []int32, counts []uint64, r *read
 	return used
 }
 
-var noCounts [maxBucket - minBucket + 1]uint64
+var noCounts [allBuckets]uint64
 
 // sumRun reads what as many buckets gained as the key frame has in a row, or none of. There is room for them.
 func (m *merger) sumRun(first int32, was []uint64, r *reader) {

@@ -2,6 +2,7 @@ package frame
 
 import (
 	"slices"
+	"sync"
 
 	"outsight/internal/model"
 )
@@ -15,6 +16,9 @@ type Difference struct {
 	info      *TableInfo
 	// removed are, by the row of After that they were added to, the rows of Before that are not in After any more.
 	removed map[int32]*removed
+	// gains are, by column, what the histograms of rows gained, where that was added up. memory is that of After.
+	gains  []gains
+	memory *Memory
 }
 
 // removed are rows of Before: their sums by column.
@@ -27,7 +31,7 @@ var noRows Table
 
 // Since matches the rows of a table. Without before, all that a row has is what it gained.
 func Since(t TableID, before, after *Frame) *Difference {
-	d := &Difference{Before: &noRows, After: &after.Tables[t], info: &Schema[t]}
+	d := &Difference{Before: &noRows, After: &after.Tables[t], info: &Schema[t], memory: after.memory}
 	if before != nil {
 		d.Before = &before.Tables[t]
 	}
@@ -167,7 +171,9 @@ type Durations struct {
 	// than First where there is none.
 	First, Last int32
 	some        bool
-	buckets     [model.MaxBucket - model.MinBucket + 1]uint64
+	buckets     [allBuckets]uint64
+	// row is what a row gained, while that is added.
+	row tally
 }
 
 // At is the count of a bucket.
@@ -245,27 +251,44 @@ func (h *Durations) addSparse(index []int32, count []uint64, wasIndex []int32, w
 	}
 }
 
+var rowDurations = sync.Pool{New: func() any { return &Durations{} }}
+
 // Gained reports whether a histogram of a row of After has other counts than before.
 func (d *Difference) Gained(column, row int) bool {
 	if column >= len(d.After.Histograms) {
 		return false
 	}
 	after := &d.After.Histograms[column]
-	if d.removed[int32(row)] == nil {
+	if d.removed[int32(row)] == nil && len(after.told) == 0 {
 		before := d.BeforeRow[row]
 		if before < 0 || column >= len(d.Before.Histograms) {
 			return after.total(row) > 0
 		}
 		return after.total(row) != d.Before.Histograms[column].total(int(before))
 	}
-	var gained Durations
-	d.AddHistogram(&gained, column, row)
+	if d.gains != nil && len(after.told) > 0 {
+		one := &d.gains[column].rows[row]
+		return one.counted+one.zero+one.overflow > 0
+	}
+	gained := rowDurations.Get().(*Durations)
+	defer rowDurations.Put(gained)
+	gained.Reset()
+	d.AddHistogram(gained, column, row)
 	return gained.Count > 0
 }
 
 // AddHistogram adds what a histogram of a row of After gained.
 func (d *Difference) AddHistogram(to *Durations, column, row int) {
-	if column >= len(d.After.Histograms) || len(d.After.Histograms[column].End) == 0 {
+	if column >= len(d.After.Histograms) || d.After.Histograms[column].isEmpty() {
+		return
+	}
+	if len(d.After.Histograms[column].told) > 0 {
+		if d.gains != nil {
+			d.gains[column].addTo(to, row)
+			return
+		}
+		d.tally(&to.row, column, row)
+		to.row.addTo(to)
 		return
 	}
 	if d.removed[int32(row)] != nil {

@@ -49,11 +49,20 @@ func TestDifferencesAreWhatWasCounted(t *testing.T) {
 		frames = append(frames, b.Build(s))
 		bytes, durations = append(bytes, counted), append(durations, timed)
 	}
+	var memory Memory
+	defer memory.Release()
+	told := tell(t, &memory, frames)
 	cpu, queue := Column(Containers, "cpu"), Histogram(Containers, "run_queue")
-	for range 500 {
+	for i := range 1500 {
 		from := random.IntN(len(frames) - 1)
 		to := from + 1 + random.IntN(len(frames)-from-1)
 		d := Since(Containers, frames[from], frames[to])
+		if i%3 > 0 {
+			d = Since(Containers, told[from], told[to])
+		}
+		if i%3 > 1 {
+			d.AddUp()
+		}
 		gained, of := uint64(0), Durations{}
 		for row := range d.After.IDs {
 			n, _ := d.Gain(cpu, row)
@@ -69,5 +78,71 @@ func TestDifferencesAreWhatWasCounted(t *testing.T) {
 		if want := durations[to] - durations[from]; of.Count != want || of.SumNS != 7*want {
 			t.Fatalf("from %d to %d the rows gained %d durations of %d ns, want %d", from, to, of.Count, of.SumNS, want)
 		}
+	}
+}
+
+// tell encodes frames, each told as changes of the newest key frame, and decodes them as those of windows.
+func tell(t *testing.T, memory *Memory, frames []*Frame) (all []*Frame) {
+	t.Helper()
+	var key, keyTold *Frame
+	for _, f := range frames {
+		if f.IsKey() {
+			key, keyTold = f, nil
+		}
+		one, err := DecodeInto(memory, Encode(nil, f, key), keyTold, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.IsKey() {
+			keyTold = one
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// TestWindowsAreAsDecoded: histograms that are added up out of what was told are those of decoded frames.
+func TestWindowsAreAsDecoded(t *testing.T) {
+	gained := 0
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		key := randomFrame(r, nil)
+		frames := []*Frame{key, randomFrame(r, key), randomFrame(r, key)}
+		var memory Memory
+		told := tell(t, &memory, frames)
+		for i := range frames {
+			if d := difference(frames[i], told[i]); d != "" {
+				t.Fatalf("seed %d, frame %d: %s", seed, i, d)
+			}
+		}
+		for table := range Schema {
+			for _, from := range []int{0, 1} {
+				want, one, all := Since(TableID(table), frames[from], frames[2]), Since(TableID(table), told[from], told[2]),
+					Since(TableID(table), told[from], told[2])
+				all.AddUp()
+				for column := range Schema[table].Histograms {
+					for row := range want.After.IDs {
+						var a Durations
+						want.AddHistogram(&a, column, row)
+						for _, d := range []*Difference{one, all} {
+							var b Durations
+							d.AddHistogram(&b, column, row)
+							if a.Count != b.Count || a.SumNS != b.SumNS || a.Zero != b.Zero || a.Overflow != b.Overflow || a.buckets != b.buckets {
+								t.Fatalf("seed %d: row %d of %s: %d durations, want %d", seed, row, Schema[table].Name, b.Count, a.Count)
+							}
+							if d.Gained(column, row) != (b.Count > 0) {
+								t.Fatalf("seed %d: row %d of %s gained %d durations, and Gained says the opposite", seed, row,
+									Schema[table].Name, b.Count)
+							}
+						}
+						gained += int(min(a.Count, 1))
+					}
+				}
+			}
+		}
+		memory.Release()
+	}
+	if gained < 10000 {
+		t.Errorf("%d rows gained something: too few to tell", gained)
 	}
 }

@@ -10,6 +10,9 @@ import (
 // told as changes of key, which is the key frame that its header names. It panics where key is another one: the two come
 // of the same Builder.
 func Encode(dst []byte, f, key *Frame) []byte {
+	if f.told {
+		panic("BUG: a frame of a window is encoded: it has no histograms")
+	}
 	if f.IsKey() {
 		key = nil
 	} else if !f.IsOf(key) || len(key.Strings) > len(f.Strings) {

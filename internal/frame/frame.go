@@ -17,6 +17,9 @@ type Frame struct {
 	// are nil where it was not.
 	layout *layout
 	only   *Projection
+	// told says that its histograms are as they were told, and memory what they are in.
+	told   bool
+	memory *Memory
 }
 
 // Header says which frame it is.
@@ -77,7 +80,8 @@ func (v *Values) At(row int) (n uint64, ok bool) {
 	return v.Of[row], true
 }
 
-// Histograms is a column of histograms in sparse form. It is empty where no row has one.
+// Histograms is a column of histograms in sparse form. It is empty where no row has one. Those of DecodeInto have no
+// fields: they are for a Difference and At.
 type Histograms struct {
 	// SumNS, Zero and Overflow are those of model.Histogram, of each row.
 	SumNS, Zero, Overflow []uint64
@@ -86,7 +90,12 @@ type Histograms struct {
 	// Bucket has the indexes of buckets that are not empty, ascending in each row, and Count what is in them.
 	Bucket []int32
 	Count  []uint64
+	// told is what it is the sum of, where it was not decoded.
+	told []toldHistograms
 }
+
+// isEmpty reports whether no row has a histogram.
+func (h *Histograms) isEmpty() bool { return len(h.End) == 0 && len(h.told) == 0 }
 
 // Buckets are those of a row.
 func (h *Histograms) Buckets(row int) (index []int32, count []uint64) {
@@ -114,7 +123,10 @@ func (h *Histograms) total(row int) (n uint64) {
 
 // At is the histogram of a row, nil where nothing was counted.
 func (h *Histograms) At(row int) *model.Histogram {
-	if len(h.End) == 0 {
+	switch {
+	case len(h.told) > 0:
+		return h.toldAt(row)
+	case len(h.End) == 0:
 		return nil
 	}
 	index, count := h.Buckets(row)

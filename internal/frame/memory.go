@@ -8,9 +8,10 @@ import (
 // Memory is what decoded frames take that are needed for a while: the numbers of a window of many hosts are some hundred
 // megabytes, which are used again for the next one. It may be used by several goroutines. nil takes new memory each time.
 type Memory struct {
-	mu     sync.Mutex
-	words  []*[]uint64
-	halves []*[]int32
+	mu      sync.Mutex
+	words   []*[]uint64
+	numbers []*[]uint32
+	bytes   []*[]byte
 }
 
 // Release gives the memory back: no frame that was decoded into it may be read any more.
@@ -18,36 +19,40 @@ func (m *Memory) Release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	spareWords.put(m.words)
-	spareHalves.put(m.halves)
-	m.words, m.halves = nil, nil
+	spareNumbers.put(m.numbers)
+	spareBytes.put(m.bytes)
+	m.words, m.numbers, m.bytes = nil, nil, nil
 }
 
-// takeWords answers n words with any contents.
+// take takes n of any contents, and notes that in taken.
+func take[T any](m *Memory, from *spare[T], taken func(m *Memory) *[]*[]T, n int) []T {
+	if m == nil || n == 0 {
+		return make([]T, n)
+	}
+	one := from.take(n)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := taken(m)
+	*all = append(*all, one)
+	return (*one)[:n]
+}
+
 func (m *Memory) takeWords(n int) []uint64 {
-	if m == nil {
-		return make([]uint64, n)
-	}
-	one := spareWords.take(n)
-	m.mu.Lock()
-	m.words = append(m.words, one)
-	m.mu.Unlock()
-	return (*one)[:n]
+	return take(m, &spareWords, func(m *Memory) *[]*[]uint64 { return &m.words }, n)
 }
 
-func (m *Memory) takeHalves(n int) []int32 {
-	if m == nil {
-		return make([]int32, n)
-	}
-	one := spareHalves.take(n)
-	m.mu.Lock()
-	m.halves = append(m.halves, one)
-	m.mu.Unlock()
-	return (*one)[:n]
+func (m *Memory) takeNumbers(n int) []uint32 {
+	return take(m, &spareNumbers, func(m *Memory) *[]*[]uint32 { return &m.numbers }, n)
+}
+
+func (m *Memory) takeBytes(n int) []byte {
+	return take(m, &spareBytes, func(m *Memory) *[]*[]byte { return &m.bytes }, n)
 }
 
 var (
-	spareWords  spare[uint64]
-	spareHalves spare[int32]
+	spareWords   spare[uint64]
+	spareNumbers spare[uint32]
+	spareBytes   spare[byte]
 )
 
 // spare has memory that nothing uses, by the logarithm of its size.

@@ -3,6 +3,7 @@ package frame
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -72,8 +73,22 @@ func (r *reader) uvarint() uint64 {
 	return r.long()
 }
 
+// tops are the top bits of eight bytes: in the last byte of a number it is not set.
+const tops = 0x8080808080808080
+
 // long reads a number of more than one byte.
 func (r *reader) long() uint64 {
+	if len(r.b)-r.at >= 8 {
+		n := binary.LittleEndian.Uint64(r.b[r.at:])
+		if last := ^n & tops; last != 0 {
+			r.at += bits.TrailingZeros64(last)/8 + 1
+			n &= (last ^ (last - 1)) &^ tops
+			// Numbers of 7 bits become such of 14, 28 and 56.
+			n = n&0x007f007f007f007f | n&0x7f007f007f007f00>>1
+			n = n&0x00003fff00003fff | n&0x3fff00003fff0000>>2
+			return n&0x000000000fffffff | n&0x0fffffff00000000>>4
+		}
+	}
 	if r.at+1 < len(r.b) && r.b[r.at+1] < 0x80 {
 		r.at += 2
 		return uint64(r.b[r.at-2])&0x7f | uint64(r.b[r.at-1])<<7

@@ -252,6 +252,7 @@ func FuzzDecode(f *testing.F) {
 // FuzzTables changes what is compressed: FuzzDecode hardly gets that far.
 func FuzzTables(f *testing.F) {
 	key, busy := smallFrames()
+	encodedKey := Encode(nil, key, nil)
 	for _, of := range []*Frame{key, busy} {
 		_, e, err := decodeHeader(Encode(nil, of, key))
 		if err != nil {
@@ -277,12 +278,37 @@ func FuzzTables(f *testing.F) {
 		for i := range e.blocks {
 			data = append(data, e.blocks[i].compressed...)
 		}
-		if f, err := Decode(append(data, apart...), key); err == nil {
+		data = append(data, apart...)
+		if f, err := Decode(data, key); err == nil {
 			checkValid(t, f)
 		} else if !errors.Is(err, ErrMalformed) {
 			t.Errorf("the error %v", err)
 		}
+		var memory Memory
+		defer memory.Release()
+		was, err := DecodeInto(&memory, encodedKey, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, err := DecodeInto(&memory, data, was, nil); err == nil {
+			checkSums(Since(Edges, was, f))
+		} else if !errors.Is(err, ErrMalformed) {
+			t.Errorf("the error %v", err)
+		}
 	})
+}
+
+// checkSums adds up all histograms in both ways, which must not panic.
+func checkSums(d *Difference) {
+	for range 2 {
+		for column := range d.After.Histograms {
+			for row := range d.After.IDs {
+				var sum Durations
+				d.AddHistogram(&sum, column, row)
+			}
+		}
+		d.AddUp()
+	}
 }
 
 // checkValid holds what readers of frames rely on, and that the frame can be encoded again.

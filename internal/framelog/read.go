@@ -245,35 +245,54 @@ const (
 // readAll reads the data of frames, in as few reads as their places allow. done is called with each frame's data, or
 // with why it cannot be read; the data is only good until it returns.
 func readAll(all []located, done func(l located, data []byte, err error)) {
+	var buffer []byte
+	for _, some := range together(all) {
+		buffer = slices.Grow(buffer[:0], lengthOf(some))
+		readRecords(some, buffer, func(l located, record []byte, err error) {
+			if err == nil {
+				record, err = dataOf(record, l)
+			}
+			done(l, record, err)
+		})
+	}
+}
+
+// together are the frames by the reads that they take, in order of their places.
+func together(all []located) (reads [][]located) {
 	slices.SortFunc(all, func(a, b located) int {
 		return cmp.Or(cmp.Compare(a.in.number, b.in.number), cmp.Compare(a.offset, b.offset))
 	})
-	var buffer []byte
 	for len(all) > 0 {
-		begin, end, n := all[0].offset, int64(0), 0
-		for n < len(all) && all[n].in == all[0].in && (n == 0 || all[n].offset-end <= readGap &&
-			all[n].offset+int64(all[n].length)-begin <= readBytes) {
-			end = max(end, all[n].offset+int64(all[n].length))
+		n := 1
+		for n < len(all) && all[n].in == all[0].in && all[n].offset-all[n-1].end() <= readGap &&
+			all[n].end()-all[0].offset <= readBytes {
 			n++
 		}
-		if int64(cap(buffer)) < end-begin {
-			buffer = make([]byte, end-begin)
+		reads, all = append(reads, all[:n]), all[n:]
+	}
+	return reads
+}
+
+// end is where the frame's record ends.
+func (l *located) end() int64 { return l.offset + int64(l.length) }
+
+// lengthOf is how many bytes a read takes.
+func lengthOf(one []located) int { return int(one[len(one)-1].end() - one[0].offset) }
+
+// readRecords reads frames in one read into the capacity of buffer. done is called with each one's record, as much as
+// there is of it, or with why it cannot be read.
+func readRecords(one []located, buffer []byte, done func(l located, record []byte, err error)) {
+	begin := one[0].offset
+	n, err := one[0].in.from.ReadAt(buffer[:lengthOf(one)], begin)
+	if errors.Is(err, io.EOF) {
+		err = nil // what is missing is found in the record
+	}
+	for _, l := range one {
+		if err != nil {
+			done(l, nil, err)
+			continue
 		}
-		b := buffer[:end-begin]
-		read, err := all[0].in.from.ReadAt(b, begin)
-		if errors.Is(err, io.EOF) {
-			err = nil // what is missing is found below
-		}
-		for _, l := range all[:n] {
-			if err != nil {
-				done(l, nil, err)
-				continue
-			}
-			at := min(l.offset-begin, int64(read))
-			data, failed := dataOf(b[at:min(l.offset-begin+int64(l.length), int64(read))], l)
-			done(l, data, failed)
-		}
-		all = all[n:]
+		done(l, buffer[min(l.offset-begin, int64(n)):min(l.end()-begin, int64(n))], nil)
 	}
 }
 

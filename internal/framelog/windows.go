@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"outsight/internal/frame"
@@ -205,10 +207,10 @@ type task struct {
 	l, key located
 }
 
-// raw is what was read of a frame.
+// raw is the record that was read of a frame.
 type raw struct {
-	data []byte
-	err  error
+	record []byte
+	err    error
 }
 
 // decode reads and decodes all frames of the plans. It answers the hosts of which one cannot be read.
@@ -217,7 +219,11 @@ func (q *query) decode(ctx context.Context, hosts []*hostReader) (again []*hostR
 	if err != nil {
 		return nil, err
 	}
-	data := q.fetch(wanted)
+	data, release, err := q.fetch(ctx, wanted)
+	defer release()
+	if err != nil {
+		return nil, err
+	}
 	failed := make([]bool, len(tasks))
 	err = parallel(ctx, len(tasks), func(i int) error {
 		for _, t := range tasks[i] {
@@ -284,15 +290,33 @@ func (q *query) task(h *hostReader, of *stream, l located) (task, error) {
 	return task{h: h, l: l, key: key}, nil
 }
 
-// fetch reads encoded frames.
-func (q *query) fetch(wanted map[place]located) map[place]raw {
-	all := make([]located, 0, len(wanted))
-	for _, l := range wanted {
-		all = append(all, l)
+// readBuffers have records until they are decoded.
+var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// fetch reads the records of frames, which are good until release.
+func (q *query) fetch(ctx context.Context, wanted map[place]located) (data map[place]raw, release func(), err error) {
+	reads := together(slices.AppendSeq(make([]located, 0, len(wanted)), maps.Values(wanted)))
+	buffers := make([]*[]byte, len(reads))
+	release = func() {
+		for _, b := range buffers {
+			if b != nil {
+				readBuffers.Put(b)
+			}
+		}
 	}
-	data := make(map[place]raw, len(wanted))
-	readAll(all, func(l located, b []byte, err error) { data[l.place()] = raw{slices.Clone(b), err} })
-	return data
+	data = make(map[place]raw, len(wanted))
+	var mu sync.Mutex
+	err = parallel(ctx, len(reads), func(i int) error {
+		buffers[i] = readBuffers.Get().(*[]byte)
+		*buffers[i] = slices.Grow((*buffers[i])[:0], lengthOf(reads[i]))
+		readRecords(reads[i], *buffers[i], func(l located, record []byte, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			data[l.place()] = raw{record, err}
+		})
+		return nil
+	})
+	return data, release, err
 }
 
 // decodeTask decodes a frame, and its key frame if that is not decoded yet; ok is false where it cannot be read.
@@ -317,9 +341,12 @@ func (q *query) decodeOne(h *hostReader, l located, key *frame.Frame, data map[p
 	}
 	from := data[l.place()]
 	var f *frame.Frame
-	err := from.err
+	encoded, err := from.record, from.err
 	if err == nil {
-		f, err = frame.DecodeInto(q.memory, from.data, key, q.only)
+		encoded, err = dataOf(encoded, l)
+	}
+	if err == nil {
+		f, err = frame.DecodeInto(q.memory, encoded, key, q.only)
 	}
 	switch {
 	case errors.Is(err, ErrUnavailable):

@@ -18,7 +18,7 @@ func observed(random *rand.Rand, n int, mean time.Duration) *Graph {
 	}
 	s := &Side{values: of(Transactions, float64(n)), latency: *floats(h)}
 	return &Graph{CoveredSeconds: 10, Nodes: []*Node{using("a", 0.1, 1, nil), using("b", 0.2, 1, nil)},
-		Edges: []*Edge{{ID: "a>b", Client: "a", Server: "b", ClientSide: s.finish(10)}}}
+		Edges: []*Edge{{ID: "a>b", Client: "a", Server: "b", ClientSide: s.finish(10, &sideTimes{})}}}
 }
 
 // poisson is a number of events whose mean is large.

@@ -167,6 +167,7 @@ func (m *frameMap) readEdges() {
 	parallelEach(len(m.parts), func(i int) {
 		p := &m.parts[i]
 		p.edges = frame.Since(frame.Edges, p.Before, p.After)
+		p.edges.AddUp()
 		p.view.of(p)
 	})
 	n := 0

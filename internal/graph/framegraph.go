@@ -60,21 +60,20 @@ func (m *frameMap) sortNodes(g *Graph, shown []int32) {
 	slices.SortFunc(g.Nodes, func(x, y *Node) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
-	// Nodes of one name have one rank.
-	ranks := make([]int32, len(m.nodes))
+	// Nodes of one name have one rank, and places in the order of their IDs.
+	ranks, places := make([]int32, len(m.nodes)), make([]int32, len(m.nodes))
+	rank := int32(0)
 	for i, n := range g.Nodes {
-		rank := int32(i)
-		if i > 0 && n.Name == g.Nodes[i-1].Name {
-			rank = ranks[m.nodeAt[g.Nodes[i-1].ID]]
+		if i > 0 && n.Name != g.Nodes[i-1].Name {
+			rank = int32(i)
 		}
-		ranks[m.nodeAt[n.ID]] = rank
+		at := m.nodeAt[n.ID]
+		ranks[at], places[at] = rank, int32(i)
 	}
 	slices.SortFunc(shown, func(x, y int32) int {
 		a, b := &m.relations[x], &m.relations[y]
-		if c := cmp.Or(int(ranks[a.client]-ranks[b.client]), int(ranks[a.server]-ranks[b.server])); c != 0 {
-			return c
-		}
-		return cmp.Compare(m.edgeID(a), m.edgeID(b))
+		return cmp.Or(int(ranks[a.client]-ranks[b.client]), int(ranks[a.server]-ranks[b.server]),
+			int(places[a.client]-places[b.client]), int(places[a.server]-places[b.server]), cmp.Compare(a.transport, b.transport))
 	})
 }
 

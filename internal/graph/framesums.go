@@ -95,12 +95,9 @@ func (s *sums) side(into *Side, seconds float64) *Side {
 	}
 	into.Open, into.received = float64(s.open), float64(s.received)
 	into.latency = floatDurations(&s.histograms[0], nil)
-	into.firstByte = floatDurations(&s.histograms[1], s.rooms[0][:])
-	into.rtt = floatDurations(&s.histograms[2], s.rooms[1][:])
-	into.duration = floatDurations(&s.histograms[3], s.rooms[2][:])
-	into.delay = floatDurations(&s.histograms[4], s.rooms[3][:])
-	into.finish(seconds)
-	into.firstByte, into.rtt, into.duration = model.FloatHistogram{}, model.FloatHistogram{}, model.FloatHistogram{}
-	into.delay = model.FloatHistogram{}
+	into.finish(seconds, &sideTimes{firstByte: floatDurations(&s.histograms[1], s.rooms[0][:]),
+		rtt:      floatDurations(&s.histograms[2], s.rooms[1][:]),
+		duration: floatDurations(&s.histograms[3], s.rooms[2][:]),
+		delay:    floatDurations(&s.histograms[4], s.rooms[3][:])})
 	return into
 }

@@ -3,7 +3,9 @@ package graph
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
 )
 
 // NodesJSON and EdgesJSON are the lists of nodes and edges as JSON, the same as of encoding/json but for the order of
@@ -17,11 +19,16 @@ func (g *Graph) EdgesJSON() (parts [][]byte, err error) { return listJSON(g.Edge
 // partJSON is how many nodes or edges are written at a time.
 const partJSON = 64
 
+// jsonBuffers have a part while it is written.
+var jsonBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
 func listJSON[T any](all []T, add func(b []byte, one T) ([]byte, error)) (parts [][]byte, err error) {
 	parts = make([][]byte, (len(all)+partJSON-1)/partJSON)
 	errs := make([]error, len(parts))
 	parallelEach(len(parts), func(i int) {
-		b := make([]byte, 0, 3<<10*partJSON)
+		buffer := jsonBuffers.Get().(*[]byte)
+		defer jsonBuffers.Put(buffer)
+		b := (*buffer)[:0]
 		for k, one := range all[i*partJSON : min((i+1)*partJSON, len(all))] {
 			if i+k > 0 {
 				b = append(b, ',')
@@ -30,7 +37,7 @@ func listJSON[T any](all []T, add func(b []byte, one T) ([]byte, error)) (parts 
 				return
 			}
 		}
-		parts[i] = b
+		parts[i], *buffer = slices.Clone(b), b
 	})
 	return slices.Concat([][]byte{{'['}}, parts, [][]byte{{']'}}), errors.Join(errs...)
 }
@@ -58,13 +65,67 @@ func appendNode(b []byte, n *Node) ([]byte, error) {
 
 func appendEdge(b []byte, e *Edge) ([]byte, error) {
 	rest := *e
-	rest.ClientSide, rest.ServerSide = nil, nil
+	rest.ClientSide, rest.ServerSide, rest.Endpoints, rest.OtherEndpoints = nil, nil, nil, nil
 	b, err := appendRest(b, &rest)
 	if e.ClientSide != nil {
 		b, err = appendMember(b, "client_side", e.ClientSide, err)
 	}
 	if e.ServerSide != nil {
 		b, err = appendMember(b, "server_side", e.ServerSide, err)
+	}
+	if len(e.Endpoints) > 0 {
+		b, err = appendMember(b, "endpoints", endpointList(e.Endpoints), err)
+	}
+	if e.OtherEndpoints != nil {
+		b, err = appendMember(b, "other_endpoints", e.OtherEndpoints, err)
+	}
+	return append(b, '}'), err
+}
+
+type endpointList []*Endpoint
+
+func (all endpointList) appendJSON(b []byte) (_ []byte, err error) {
+	b = append(b, '[')
+	for i, e := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = e.appendJSON(b); err != nil {
+			return b, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// appendJSON appends what encoding/json makes of it.
+func (e *Endpoint) appendJSON(b []byte) (_ []byte, err error) {
+	number := func(key string, v float64, unit string) {
+		var failed error
+		b, failed = appendValue(append(b, key...), key, unit, v)
+		err = errors.Join(err, failed)
+	}
+	b = append(b, `{"protocol":`...)
+	b = append(appendText(b, e.Protocol), `,"name":`...)
+	b = appendText(b, e.Name)
+	number(`,"requests":`, e.Requests, "")
+	b = append(b, `,"statuses":{`...)
+	for i, status := range slices.Sorted(maps.Keys(e.Statuses)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, status)
+		number(":", e.Statuses[status], "")
+	}
+	b = append(b, '}')
+	number(`,"error_share":`, e.ErrorShare, "")
+	for _, of := range []struct {
+		key, unit string
+		v         *float64
+	}{{`,"requests_per_second":`, "/s", e.RequestsPerSecond}, {`,"errors_per_second":`, "/s", e.ErrorsPerSecond},
+		{`,"p50":`, "s", (*float64)(e.P50)}, {`,"p99":`, "s", (*float64)(e.P99)}, {`,"mean":`, "s", (*float64)(e.Mean)}} {
+		if of.v != nil {
+			number(of.key, *of.v, of.unit)
+		}
 	}
 	return append(b, '}'), err
 }
@@ -84,4 +145,15 @@ func appendMember(b []byte, key string, of appended, err error) ([]byte, error) 
 	}
 	b = append(append(append(b, ',', '"'), key...), '"', ':')
 	return of.appendJSON(b)
+}
+
+// appendText appends a text as encoding/json does.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // of a text there is no error
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -48,6 +49,34 @@ func TestListsAreJSON(t *testing.T) {
 	}
 	bad := math.NaN()
 	if _, err := (&Graph{Nodes: []*Node{{ID: "a", StartedSeconds: &bad}}}).NodesJSON(); err == nil {
+		t.Error("what is no number is no error")
+	}
+}
+
+// TestEndpointsAreJSON writes endpoints of any text, and durations past the last bucket.
+func TestEndpointsAreJSON(t *testing.T) {
+	rate, past, short := 0.1, Seconds(math.Inf(1)), Seconds(2.5e-7)
+	for _, e := range []*Endpoint{
+		{Statuses: map[string]float64{}},
+		{Protocol: "http", Name: "GET /ä?a=<b>&\"\\\n\x7f\xff", Requests: 3, Statuses: map[string]float64{"5xx": 1, "": 2},
+			ErrorShare: 1.0 / 3, RequestsPerSecond: &rate, ErrorsPerSecond: &rate, P50: &short, P99: &past, Mean: &short},
+		{Requests: 1 << 60, Statuses: map[string]float64{"2xx": 1e22}, ErrorShare: math.Copysign(0, -1)},
+	} {
+		want, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		got, err := e.appendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal(want, &b)); err != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("%v: got\n%s\nwant\n%s", err, got, want)
+		}
+	}
+	past = Seconds(math.NaN())
+	if _, err := (&Endpoint{P50: &past}).appendJSON(nil); err == nil {
 		t.Error("what is no number is no error")
 	}
 }

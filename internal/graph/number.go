@@ -18,20 +18,23 @@ func appendNumber(b []byte, n *model.Shown, v float64) ([]byte, error) {
 	b = append(b, '"')
 	b = append(b, n.Key...)
 	b = append(b, '"', ':')
-	return appendValue(b, n, v)
+	return appendValue(b, n.Key, n.Unit, v)
 }
 
-func appendValue(b []byte, n *model.Shown, v float64) ([]byte, error) {
+func appendValue(b []byte, key, unit string, v float64) ([]byte, error) {
 	switch {
-	case math.IsInf(v, 1) && n.Unit == "s":
+	case math.IsInf(v, 1) && unit == "s":
 		return append(b, `"+Inf"`...), nil
 	case math.IsInf(v, 0) || math.IsNaN(v):
-		return b, fmt.Errorf("writing %s: JSON has no %v", n.Key, v)
+		return b, fmt.Errorf("writing %s: JSON has no %v", key, v)
 	}
 	return appendFloat(b, v), nil
 }
 
 func appendFloat(b []byte, v float64) []byte {
+	if n := int64(v); float64(n) == v && n != 0 && -1<<53 < n && n < 1<<53 { // most are counts
+		return strconv.AppendInt(b, n, 10)
+	}
 	format := byte('f')
 	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		format = 'e'
@@ -40,7 +43,7 @@ func appendFloat(b []byte, v float64) []byte {
 }
 
 func eachNumber(n *model.Shown, v float64, f func(*model.Shown, json.RawMessage)) error {
-	b, err := appendValue(nil, n, v)
+	b, err := appendValue(nil, n.Key, n.Unit, v)
 	if err == nil {
 		f(n, b)
 	}

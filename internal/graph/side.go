@@ -34,8 +34,6 @@ type Side struct {
 	Completeness *float64
 
 	latency model.FloatHistogram
-	// firstByte, rtt, duration and delay are empty when what follows from them is known.
-	firstByte, rtt, duration, delay model.FloatHistogram
 	// firstByteMean and delayMean are in seconds, 0 where there is none.
 	firstByteMean, delayMean float64
 	received                 float64
@@ -56,8 +54,11 @@ func (s *Side) Failures() (n float64) {
 	return n
 }
 
+// sideTimes are the histograms of a side of which only what follows from them is kept.
+type sideTimes struct{ firstByte, rtt, duration, delay model.FloatHistogram }
+
 // finish computes the rates and quantiles from the counts.
-func (s *Side) finish(seconds float64) *Side {
+func (s *Side) finish(seconds float64, times *sideTimes) *Side {
 	if s == nil {
 		return nil
 	}
@@ -79,17 +80,17 @@ func (s *Side) finish(seconds float64) *Side {
 	if s.latency.Count > 0 {
 		duration(&s.Mean, s.latency.Sum/s.latency.Count)
 	}
-	durations = quantiles(&s.firstByte, durations, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
-	durations = quantiles(&s.rtt, durations, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
-	durations = quantiles(&s.duration, durations, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
-	durations = quantiles(&s.delay, durations, []**Seconds{&s.NetworkDelayP50, &s.NetworkDelayP99}, 0.5, 0.99)
-	if s.firstByte.Count > 0 {
-		s.firstByteMean = s.firstByte.Sum / s.firstByte.Count
+	durations = quantiles(&times.firstByte, durations, []**Seconds{&s.FirstByteP50, &s.FirstByteP99}, 0.5, 0.99)
+	durations = quantiles(&times.rtt, durations, []**Seconds{&s.RTTP50, &s.RTTP99}, 0.5, 0.99)
+	durations = quantiles(&times.duration, durations, []**Seconds{&s.DurationP50, &s.DurationP99}, 0.5, 0.99)
+	durations = quantiles(&times.delay, durations, []**Seconds{&s.NetworkDelayP50, &s.NetworkDelayP99}, 0.5, 0.99)
+	if times.firstByte.Count > 0 {
+		s.firstByteMean = times.firstByte.Sum / times.firstByte.Count
 	}
-	if s.delay.Count > 0 {
-		s.delayMean = s.delay.Sum / s.delay.Count
-		number(&s.NetworkDelaySamples, s.delay.Count)
-		duration(&s.NetworkJitter, s.Of(DelayVariation)/s.delay.Count)
+	if times.delay.Count > 0 {
+		s.delayMean = times.delay.Sum / times.delay.Count
+		number(&s.NetworkDelaySamples, times.delay.Count)
+		duration(&s.NetworkJitter, s.Of(DelayVariation)/times.delay.Count)
 	}
 	if n := s.Of(unreadRequests); n > 0 {
 		duration(&s.NetworkUnread, s.Of(unreadSeconds)/n)
@@ -97,8 +98,8 @@ func (s *Side) finish(seconds float64) *Side {
 	if least := s.Of(RTTMin); least > 0 {
 		duration(&s.RTTMin, least)
 	}
-	if s.rtt.Count > 0 {
-		duration(&s.Jitter, s.Of(RTTDeviation)/s.rtt.Count)
+	if times.rtt.Count > 0 {
+		duration(&s.Jitter, s.Of(RTTDeviation)/times.rtt.Count)
 	}
 	if s.received+s.Of(UnseenBytes) > 0 {
 		number(&s.Completeness, model.Completeness(s.received, s.Of(UnseenBytes), s.Of(Transactions), s.Of(LostTransactions)))

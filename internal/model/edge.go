@@ -92,8 +92,8 @@ type PacketCounters struct {
 }
 
 // Plain lists the counters that add up: all but the histogram.
-func (n *PacketCounters) Plain() []*uint64 {
-	return []*uint64{&n.SentPackets, &n.SentBytes, &n.ReceivedPackets, &n.ReceivedBytes, &n.Reordered, &n.Duplicated,
+func (n *PacketCounters) Plain() [packetCounters]*uint64 {
+	return [...]*uint64{&n.SentPackets, &n.SentBytes, &n.ReceivedPackets, &n.ReceivedBytes, &n.Reordered, &n.Duplicated,
 		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests, &n.Observed, &n.Retransmitted, &n.OutOfOrder}
 }
 
@@ -109,27 +109,35 @@ func (c *EdgeCounters) Transactions() uint64 {
 	return n
 }
 
+// plainCounters and packetCounters are how many there are of each.
+const packetCounters, plainCounters = 13, 28 + packetCounters
+
 // Plain lists the counters that add up: all but the histograms and RTTMinNS.
-func (c *EdgeCounters) Plain() []*uint64 {
-	all := []*uint64{
+func (c *EdgeCounters) Plain() (all [plainCounters]*uint64) {
+	packets := c.Packets.Plain()
+	copy(all[copy(all[:], []*uint64{
 		&c.SentBytes, &c.ReceivedBytes, &c.SentPackets, &c.ReceivedPackets, &c.OneWay, &c.Opens, &c.Closes, &c.Failures,
 		&c.FailuresRefused, &c.FailuresTimedOut,
 		&c.FailuresUnreachable, &c.Resets, &c.TimedOut, &c.Retransmits, &c.Requests, &c.Replies, &c.Aborts, &c.Transfers,
 		&c.Held, &c.Continued, &c.Pushes, &c.Upgrades, &c.Lost, &c.LostWaiting, &c.UnseenBytes, &c.JitterSumNS,
 		&c.WindowLimitedNS,
 		&c.SendLimitedNS,
-	}
-	return append(all, c.Packets.Plain()...)
+	}):], packets[:])
+	return all
 }
 
 // Histograms lists the histograms, any of which may be nil.
-func (c *EdgeCounters) Histograms() []**Histogram {
-	return []**Histogram{&c.Latency, &c.TimeToFirstByte, &c.RTT, &c.Duration, &c.Packets.Delay}
+func (c *EdgeCounters) Histograms() [5]**Histogram {
+	return [...]**Histogram{&c.Latency, &c.TimeToFirstByte, &c.RTT, &c.Duration, &c.Packets.Delay}
 }
 
 // Add adds what gained counted to c. The histograms of c are replaced, never changed, so that
 // they may be shared.
 func (c *EdgeCounters) Add(gained *EdgeCounters) {
+	if *c == (EdgeCounters{}) {
+		*c = *gained
+		return
+	}
 	from := gained.Plain()
 	for i, to := range c.Plain() {
 		*to += *from[i]
@@ -154,6 +162,9 @@ func (c *EdgeCounters) Add(gained *EdgeCounters) {
 // Since is what c gained after before, an earlier state of the same counters.
 func (c *EdgeCounters) Since(before *EdgeCounters) EdgeCounters {
 	gained := *c
+	if *before == (EdgeCounters{}) {
+		return gained
+	}
 	from := before.Plain()
 	for i, to := range gained.Plain() {
 		*to -= *from[i]
@@ -169,6 +180,9 @@ func (c *EdgeCounters) Since(before *EdgeCounters) EdgeCounters {
 
 // Precedes reports whether after can be a later state of c: no counter went down.
 func (c *EdgeCounters) Precedes(after *EdgeCounters) bool {
+	if *c == *after {
+		return true
+	}
 	later := after.Plain()
 	for i, n := range c.Plain() {
 		if *n > *later[i] {

@@ -171,8 +171,9 @@ func seriesOf[T any](rows []model.Row[T]) map[string]string {
 }
 
 func (c *counters) fill(of region.Figures) {
-	for series, f := range of {
-		column := columnOfContainer[series]
+	for i := range of {
+		f := &of[i]
+		column := columnOfContainer[f.Metric.Series()]
 		if to := groupCounts[column]; to != nil {
 			*to(c) = f.Count
 		} else if to := groupHistograms[column]; to != nil {
@@ -182,17 +183,18 @@ func (c *counters) fill(of region.Figures) {
 }
 
 func (l *levels) fill(of region.Figures) {
-	for series, f := range of {
-		if to := containerLevels[columnOfContainer[series]]; to != nil {
-			*to(l) = level{f.Count, true}
+	for i := range of {
+		if to := containerLevels[columnOfContainer[of[i].Metric.Series()]]; to != nil {
+			*to(l) = level{of[i].Count, true}
 		}
 	}
 }
 
 // fillEdge fills counters of an edge's end in.
 func fillEdge(c *model.EdgeCounters, role model.Role, of region.Figures) {
-	for series, f := range of {
-		column := columnOfEdge[series]
+	for i := range of {
+		f := &of[i]
+		column := columnOfEdge[f.Metric.Series()]
 		if to := edgeCounts[column]; to != nil {
 			*to(c) = f.Count
 		} else if to := edgeHistograms[column]; to != nil {
@@ -205,7 +207,7 @@ func fillEdge(c *model.EdgeCounters, role model.Role, of region.Figures) {
 			*client = f.Count
 		}
 	}
-	if f := of[region.InFlightSeries]; f != nil {
+	if f := of.Of(region.InFlightSeries); f != nil {
 		c.Requests, c.Replies = f.Count+f.Less, f.Less-min(f.Less, c.Aborts)
 	}
 	c.Failures = c.FailuresRefused + c.FailuresTimedOut + c.FailuresUnreachable
@@ -228,7 +230,9 @@ func diskOf(of *region.DiskFigures) model.KernelDisk {
 	} else {
 		d.BlockGroup, d.Device = of.BlockGroup, of.Device
 	}
-	for series, f := range of.Figures {
+	for i := range of.Figures {
+		f := &of.Figures[i]
+		series := f.Metric.Series()
 		to := diskNumbers[series]
 		if of.Syncs {
 			to = syncNumbers[columnOfContainer[series]]
@@ -247,10 +251,10 @@ func diskOf(of *region.DiskFigures) model.KernelDisk {
 // endpointOf is an endpoint as the kernel's table has it.
 func endpointOf(of *region.EndpointFigures) model.Endpoint {
 	e := model.Endpoint{EndpointKey: of.Key}
-	if f := of.Figures[region.RequestsSeries]; f != nil {
+	if f := of.Figures.Of(region.RequestsSeries); f != nil {
 		e.Aside = f.Count
 	}
-	if f := of.Figures[region.AnsweredSeries]; f != nil && f.Histogram != nil {
+	if f := of.Figures.Of(region.AnsweredSeries); f != nil && f.Histogram != nil {
 		e.Latency = f.Histogram
 		e.Aside -= min(e.Aside, e.Latency.Count)
 	}

@@ -17,7 +17,7 @@ import (
 
 // figuresOf are a figure for each column that regions have of an entity, by its series: the n-th counts n and something.
 func figuresOf[T any](of model.Entity, rows []model.Row[T]) (all region.Figures, counts map[string]uint64) {
-	all, counts = region.Figures{}, map[string]uint64{}
+	counts = map[string]uint64{}
 	has := region.Columns(of)
 	for i := range rows {
 		for _, c := range rows[i].Columns {
@@ -26,11 +26,11 @@ func figuresOf[T any](of model.Entity, rows []model.Row[T]) (all region.Figures,
 			}
 			m := &region.Metric{Name: rows[i].Name, LabelName: c.Label.Name, LabelValue: c.Label.Value, Per: 1}
 			n := uint64(1000 + len(all))
-			f := &region.Figure{Metric: m, Count: n, Less: 5 * n}
+			f := region.Figure{Metric: m, Count: n, Less: 5 * n}
 			if c.Histogram != nil {
 				f.Histogram = &model.Histogram{Count: n, SumNS: n, ZeroCount: n}
 			}
-			all[m.Series()], counts[c.Name] = f, n
+			all, counts[c.Name] = append(all, f), n
 		}
 	}
 	return all, counts

@@ -70,7 +70,7 @@ func serve(t *testing.T, ctx context.Context, running *sync.WaitGroup, name stri
 // TestAThousandHosts: a server reads a thousand hosts over a shared credit. Each has its frames, in order, and the last one
 // has what the host has counted.
 func TestAThousandHosts(t *testing.T) {
-	const hosts, frames = 1000, 3
+	const hosts, frames = 1000, 2
 	key := region.Key{ID: 3, Secret: make([]byte, 32)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -80,7 +80,7 @@ func TestAThousandHosts(t *testing.T) {
 	for i := range hosts {
 		s := serve(t, ctx, &running, fmt.Sprintf("web%d", i), key)
 		*s.execs = uint64(1000 + i)
-		list = append(list, Host{Address: s.address, Interval: time.Second})
+		list = append(list, Host{Address: s.address, Interval: 5 * time.Second})
 	}
 	var mu sync.Mutex // guards the maps
 	counted, last := map[string]int{}, map[string]time.Time{}
@@ -124,7 +124,7 @@ func TestAThousandHosts(t *testing.T) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for begin := time.Now(); !done(); <-tick.C {
-		if time.Since(begin) > 2*time.Minute {
+		if time.Since(begin) > 4*time.Minute {
 			mu.Lock()
 			late := p.Features()
 			t.Fatalf("%d of %d hosts have frames, and %d are late: %v", len(counted), hosts, len(late), late[:min(len(late), 3)])

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -116,6 +115,7 @@ func strains(from, to *model.TickSample, length float64) bool {
 
 // scan finds the anomalies that have ended since the last one, and keeps what is around them.
 func (f *Flight) scan(nowNS uint64) {
+	defer f.spend()()
 	until := nowNS - uint64(settled)
 	f.mu.Lock()
 	from, clock := f.kept.scanned, f.sums.clock
@@ -132,9 +132,6 @@ func (f *Flight) scan(nowNS uint64) {
 		// What there is of a block that cannot be read is scanned, too.
 		_, _ = data.Write(clock.at(from-uint64(history)), Options{Host: f.kept.host, Create: r.Create})
 		found = f.kept.o.Detect(r.List)
-		r.List = nil
-		// A scan takes some MB for a moment, three times what an agent lives on.
-		debug.FreeOSMemory()
 	}
 	f.mu.Lock()
 	for _, a := range found {

@@ -128,11 +128,18 @@ func (f *Flight) Run(ctx context.Context) error {
 	}
 }
 
-func (f *Flight) drain() {
+// spend counts the CPU time until what it answers is called.
+func (f *Flight) spend() (end func()) {
 	runtime.LockOSThread() // its time is that of the thread
-	defer runtime.UnlockOSThread()
 	begun := threadTime()
-	defer func() { f.spent.Add(threadTime() - begun) }()
+	return func() {
+		f.spent.Add(threadTime() - begun)
+		runtime.UnlockOSThread()
+	}
+}
+
+func (f *Flight) drain() {
+	defer f.spend()()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.paused {

@@ -1,10 +1,6 @@
 package region
 
-import (
-	"context"
-
-	"outsight/internal/model"
-)
+import "outsight/internal/model"
 
 // DiskFigures are those of a control group on a device, or of the files that it had synchronised.
 type DiskFigures struct {
@@ -23,35 +19,34 @@ type DiskFigures struct {
 // syncDevice is a disk's key.device where its record is of synchronised files.
 const syncDevice = ^uint64(0)
 
-// readDisks finds the disks that there are, at a thorough reading.
-func (c *Collector) readDisks(ctx context.Context) (map[uint32]*DiskFigures, map[uint32]Figures, records, error) {
-	found, figures := map[uint32]*DiskFigures{}, map[uint32]Figures{}
-	if c.disks == nil || !c.thorough {
-		return found, figures, records{}, nil
-	}
-	read, err := c.look(ctx, c.disks)
-	if err != nil {
-		return nil, nil, records{}, err
-	}
-	r := c.disks.region
-	number, group, device := r.field(RoleGeneration, ""), r.field(RoleKey, "key.group"), r.field(RoleKey, "key.device")
-	owner, name := r.field(RoleKey, "owner"), r.field(RoleKey, "name")
-	if number == nil || group == nil || device == nil || owner == nil || name == nil || name.Type != TypeText {
-		return found, figures, records{}, nil // disks of a kind that this program does not know
-	}
-	for _, index := range c.disks.used {
-		b := read.of[index]
-		d := &DiskFigures{Number: number.number(b, 0), Group: model.CgroupID(owner.number(b, 0)), BlockGroup: group.number(b, 0)}
-		if d.Number == 0 {
-			continue // not all of it is written yet
+// diskOf is a record without its figures.
+func (c *Collector) diskOf(b []byte) DiskFigures {
+	t := c.disks.table
+	number := func(name string) uint64 {
+		if f := t.region.key(name); f != nil {
+			return f.number(b, 0)
 		}
-		if n := device.number(b, 0); n == syncDevice {
-			d.Syncs = true
-		} else {
-			d.Device = model.BlockDevice{Major: uint32(n >> 32), Minor: uint32(n),
-				Name: textOf(b[name.Offset : name.Offset+uint32(name.Count)])}
-		}
-		found[index], figures[index] = d, Figures{}
+		return 0
 	}
-	return found, figures, read, nil
+	d := DiskFigures{Number: t.parts.generation.number(b, 0), Group: model.CgroupID(number("owner")),
+		BlockGroup: number("key.group")}
+	n := number("key.device")
+	if d.Syncs = n == syncDevice; d.Syncs {
+		return d
+	}
+	d.Device = model.BlockDevice{Major: uint32(n >> 32), Minor: uint32(n)}
+	if f := t.region.key("name"); f != nil && f.Type == TypeText {
+		d.Device.Name = textOf(b[f.Offset : f.Offset+uint32(f.Count)])
+	}
+	return d
+}
+
+// key is a field of a record's key by its name, nil where there is none.
+func (r *Region) key(name string) *Field {
+	for i := range r.Fields {
+		if f := &r.Fields[i]; f.Role == RoleKey && f.Name == name {
+			return f
+		}
+	}
+	return nil
 }

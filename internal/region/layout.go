@@ -98,6 +98,9 @@ func (t Type) size() int {
 	return 1
 }
 
+// isNumber says that values of the type are numbers.
+func (t Type) isNumber() bool { return t >= TypeU64 && t <= TypeS64 }
+
 // Role is what a field is for.
 type Role uint8
 
@@ -134,6 +137,15 @@ const (
 	// RoleDatagrams is that gauge of an edge of UDP, whatever other fields say.
 	RoleDatagrams
 )
+
+// isFigure says that a field of the role is a part of a figure.
+func (r Role) isFigure() bool {
+	switch r {
+	case RoleCounter, RoleGauge, RoleSum, RoleLess, RoleDatagrams:
+		return true
+	}
+	return false
+}
 
 // header begins the control region.
 type header struct {

@@ -210,13 +210,13 @@ func TestCollects(t *testing.T) {
 		t.Fatalf("%+v", s.Containers)
 	}
 	f := s.Containers[1].Figures
-	if v := f["container_cpu_usage_seconds_total"].Value(); v != 7 {
+	if v := f.Of("container_cpu_usage_seconds_total").Value(); v != 7 {
 		t.Errorf("%v s of CPU time, want 7", v)
 	}
-	if v := f["container_process_execs_total"].Value(); v != 6 {
+	if v := f.Of("container_process_execs_total").Value(); v != 6 {
 		t.Errorf("%v executions, want 6", v)
 	}
-	if h := f["container_run_queue_latency_seconds"].Histogram; h == nil || h.Count != 20 || h.SumNS != 4000 {
+	if h := f.Of("container_run_queue_latency_seconds").Histogram; h == nil || h.Count != 20 || h.SumNS != 4000 {
 		t.Errorf("waits %+v, want 20 of 4000 ns", h)
 	}
 	first := s.Bytes
@@ -224,7 +224,7 @@ func TestCollects(t *testing.T) {
 		t.Fatal(err)
 	}
 	// No names, and no histogram whose sum is the same.
-	if s.Bytes >= first-2*6720 || s.Containers[1].Figures["container_run_queue_latency_seconds"].Histogram.Count != 20 {
+	if s.Bytes >= first-2*6720 || s.Containers[1].Figures.Of("container_run_queue_latency_seconds").Histogram.Count != 20 {
 		t.Errorf("%d bytes were read, %d before", s.Bytes, first)
 	}
 	// Until the next thorough reading: all counters, of the slots that are known, and no histogram, whoever's it is by now.
@@ -236,8 +236,8 @@ func TestCollects(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = s.Containers[1].Figures
-	if waits := f["container_run_queue_latency_seconds"]; s.Bytes >= second || waits.Count != 5000 || waits.Histogram != nil ||
-		f["container_cpu_usage_seconds_total"].Value() != 8 {
+	if waits := f.Of("container_run_queue_latency_seconds"); s.Bytes >= second || waits.Count != 5000 || waits.Histogram != nil ||
+		f.Of("container_cpu_usage_seconds_total").Value() != 8 {
 		t.Errorf("%d bytes were read, %d before: %+v", s.Bytes, second, f)
 	}
 	// A slot that is another group's now counts for nobody.
@@ -250,7 +250,7 @@ func TestCollects(t *testing.T) {
 	if s, err = c.Collect(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if h := s.Containers[1].Figures["container_run_queue_latency_seconds"].Histogram; h == nil || h.SumNS != 5000 {
+	if h := s.Containers[1].Figures.Of("container_run_queue_latency_seconds").Histogram; h == nil || h.SumNS != 5000 {
 		t.Errorf("waits %+v, want 5000 ns", h)
 	}
 }

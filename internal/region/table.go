@@ -4,37 +4,35 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
 )
 
-// table are the records of an index that have an owner, as they are followed from one reading to the next.
+// table is a directory whose records are followed from one reading to the next.
 type table struct {
-	region *Region
-	owner  *Field
+	*directory
 	// begun is the region that tells which records have begun; nil where the host has none (RoleBegun).
 	begun          *Region
 	count, records *Field
-	// counted is how many had begun when this reading began, seen how many of them used has.
+	// counted is how many had begun when that was read last, and seen how many of them are known.
 	counted, seen uint64
 	complete      bool
-	// used are in order.
-	used []uint32
+	// turn counts looks at a table without such a region.
 	turn int
 }
 
 // scanEvery is in how many thorough readings all records are looked at where nothing tells which have begun.
 const scanEvery = 10
 
-// tableOf is nil where the host has none.
-func (c *Collector) tableOf(of Index) *table {
-	t := &table{}
-	if t.region, t.owner = c.directory(of); t.region == nil {
+// tableOf is nil where there is no directory of an index.
+func tableOf(c *Control, of Index) *table {
+	d := directoryOf(c, of)
+	if d == nil {
 		return nil
 	}
-	for i := range c.control.Regions {
-		r := &c.control.Regions[i]
-		count, records := r.field(RoleBegun, ""), r.field(RoleBegunRecords, "")
-		if count != nil && records != nil && count.Refers == t.region.ID && records.Refers == t.region.ID &&
+	t := &table{directory: d}
+	for i := range c.Regions {
+		r := &c.Regions[i]
+		count, records := r.field(RoleBegun), r.field(RoleBegunRecords)
+		if count != nil && records != nil && count.Refers == d.region.ID && records.Refers == d.region.ID &&
 			count.Type == TypeU64 && records.Type == TypeU64 && count.Offset%8 == 0 && records.Offset%8 == 0 {
 			t.begun, t.count, t.records = r, count, records
 		}
@@ -42,79 +40,45 @@ func (c *Collector) tableOf(of Index) *table {
 	return t
 }
 
-// asks are the reads that tell how many records have begun, one for each of the tables that have a count.
-func asks(tables []*table) (reads []Read) {
-	for _, t := range tables {
-		if t.begun != nil {
-			reads = append(reads, Read{Region: t.begun.ID, Offset: uint64(t.count.Offset), Into: make([]byte, 8)})
-		}
-	}
-	return reads
+// ask is the read of how many records have begun.
+func (t *table) ask(into []byte) Read {
+	return Read{Region: t.begun.ID, Offset: uint64(t.count.Offset), Into: into}
 }
 
-// hear is what they read.
-func hear(tables []*table, reads []Read) {
-	for _, t := range tables {
-		if t.begun != nil {
-			t.counted, reads = binary.LittleEndian.Uint64(reads[0].Into), reads[1:]
-		}
-	}
-}
+// isKnown says that no record has begun that is not known.
+func (t *table) isKnown() bool { return t.begun == nil || t.complete && t.counted == t.seen }
 
-// look reads the records that may have an owner: those that had one, and those that have begun since. Then forget those
-// that have none.
-func (c *Collector) look(ctx context.Context, t *table) (records, error) {
-	look, err := c.candidates(ctx, t)
-	if err != nil {
-		return records{}, err
-	}
-	read, err := c.readRecords(ctx, t.region, look)
-	if err != nil {
-		return read, err
-	}
-	t.used = slices.DeleteFunc(look, func(index uint32) bool { return t.owner.number(read.of[index], 0) == 0 })
-	return read, nil
-}
-
-func (c *Collector) candidates(ctx context.Context, t *table) ([]uint32, error) {
+// news are the indexes of records that may have begun since they were asked for last; all says that it may be any.
+func (c *Collector) news(ctx context.Context, t *table, thorough bool) (indexes []uint32, all bool, err error) {
 	if t.begun == nil {
-		if c.thorough {
-			t.turn++
+		if !thorough {
+			return nil, false, nil
 		}
-		if c.thorough && t.turn%scanEvery == 1 {
-			return t.all()
+		t.turn++
+		return nil, t.turn%scanEvery == 1, nil
+	}
+	if !t.complete {
+		b := make([]byte, 8)
+		if err := c.readAll(ctx, []Read{t.ask(b)}); err != nil {
+			return nil, false, fmt.Errorf("reading the region %s: %w", t.begun.Name, err)
 		}
-		return t.used, nil
+		t.counted = binary.LittleEndian.Uint64(b)
 	}
-	if t.complete && t.counted == t.seen {
-		return t.used, nil
+	if t.isKnown() {
+		return nil, false, nil
 	}
-	if t.counted-t.seen <= uint64(t.records.Count) && (t.complete || t.seen == 0) {
-		begun, seen, whole, err := c.readBegun(ctx, t)
+	if t.counted-t.seen <= uint64(t.records.Count) {
+		indexes, seen, whole, err := c.readBegun(ctx, t)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if whole {
 			t.seen, t.complete = seen, true
-			begun = append(begun, t.used...)
-			slices.Sort(begun)
-			return slices.Compact(begun), nil
+			return indexes, false, nil
 		}
 	}
 	t.seen, t.complete = t.counted, true
-	return t.all()
-}
-
-// all are all records of a table.
-func (t *table) all() ([]uint32, error) {
-	if t.region.Bytes() > maxReading {
-		return nil, fmt.Errorf("reading the region %s: %w: %d bytes", t.region.Name, ErrDamaged, t.region.Bytes())
-	}
-	all := make([]uint32, t.region.Records/t.region.Lanes)
-	for i := range all {
-		all[i] = uint32(i)
-	}
-	return all, nil
+	return nil, true, nil
 }
 
 // readBegun reads the indexes of records seen+1 to counted, up to the first that is not written yet: seen is the last that
@@ -139,4 +103,39 @@ func (c *Collector) readBegun(ctx context.Context, t *table) (indexes []uint32, 
 		}
 	}
 	return indexes, t.counted, true, nil
+}
+
+// recordsThatBegan reads the records that may have begun since that was asked for last, by their index.
+func (c *Collector) recordsThatBegan(ctx context.Context, t *table, thorough bool) (map[uint32][]byte, error) {
+	indexes, all, err := c.news(ctx, t, thorough)
+	if err != nil || !all && len(indexes) == 0 {
+		return nil, err
+	}
+	found := map[uint32][]byte{}
+	if all {
+		b, err := c.readWhole(ctx, t.region)
+		if err != nil {
+			return nil, err
+		}
+		size := t.region.RecordBytes * t.region.Lanes
+		for index := range t.region.Records / t.region.Lanes {
+			if one := b[index*size : (index+1)*size]; t.owner.number(one, 0) != 0 {
+				found[index] = one
+			}
+		}
+		return found, nil
+	}
+	read, err := recordsOf(t.region, sortedOnce(indexes))
+	if err == nil {
+		err = c.readAll(ctx, read.reads)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the region %s: %w", t.region.Name, err)
+	}
+	for i, index := range read.indexes {
+		if t.owner.number(read.of[i], 0) != 0 {
+			found[index] = read.of[i]
+		}
+	}
+	return found, nil
 }

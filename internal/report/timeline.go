@@ -53,22 +53,70 @@ func newTimeline(files []*csvy.Recording) *timeline {
 	return l
 }
 
+// rowClock says when rows of a file were made, in ns since 1970. ticks says that it is by the monotonic clock, and not by the
+// times of the rows.
+type rowClock struct {
+	file      *csvy.Recording
+	due, late []float64
+	began     int64
+	ticks     bool
+}
+
+func rowClockOf(f *csvy.Recording) rowClock {
+	c := rowClock{file: f, due: f.Column(csvy.DueNS), late: f.Column(csvy.LatenessNS), began: f.Head.Started.UnixNano()}
+	c.ticks = c.due != nil && c.late != nil && !f.Head.Started.IsZero()
+	return c
+}
+
+// at is when a row was made; known is false where its tick is missing.
+func (c *rowClock) at(row int) (at int64, known bool) {
+	if !c.ticks {
+		return c.file.At[row], true
+	}
+	since := c.due[row] + c.late[row] - float64(c.file.Head.MonotonicNS)
+	return c.began + int64(since), !math.IsNaN(since)
+}
+
+// share takes the rows of the first file without copying them. It does not where a row or a value is missing, or rows
+// are not later than the one before them.
+func (l *timeline) share(f *csvy.Recording, c *rowClock) bool {
+	if len(f.At) == 0 {
+		return false
+	}
+	t := make([]int64, len(f.At))
+	for i := range t {
+		at, known := c.at(i)
+		if !known || i > 0 && at <= t[i-1] {
+			return false
+		}
+		t[i] = at
+	}
+	for _, v := range f.Values {
+		if slices.ContainsFunc(v, math.IsNaN) {
+			return false
+		}
+	}
+	l.t = t
+	for i, column := range f.Head.Columns {
+		l.series[column.Name] = &series{t, slices.Clip(f.Values[i])}
+	}
+	return true
+}
+
 // append adds the rows of a file. Rows that are not later than the one before them, and rows
 // without any value, are passed over.
 func (l *timeline) append(f *csvy.Recording) {
-	due, late := f.Column(csvy.DueNS), f.Column(csvy.LatenessNS)
-	ticks := due != nil && late != nil && !f.Head.Started.IsZero()
-	l.monotonic = l.monotonic && ticks
-	began := f.Head.Started.UnixNano()
+	made := rowClockOf(f)
+	l.monotonic = l.monotonic && made.ticks
+	if l.t == nil && l.share(f, &made) {
+		return
+	}
 	columns := make([]*series, len(f.Head.Columns)) // those that had a value
 	l.t = slices.Grow(l.t, len(f.At))
-	for i, at := range f.At {
-		if ticks {
-			since := due[i] + late[i] - float64(f.Head.MonotonicNS)
-			if math.IsNaN(since) {
-				continue
-			}
-			at = began + int64(since)
+	for i := range f.At {
+		at, known := made.at(i)
+		if !known {
+			continue
 		}
 		if n := len(l.t); n > 0 && at <= l.t[n-1] {
 			l.passed++
@@ -197,12 +245,11 @@ func gridOf(lines []*timeline) []int64 {
 	var all []int64
 	least := math.Inf(1)
 	for _, l := range lines {
-		all = append(all, l.t...)
+		all = union(all, l.t)
 		if m := median(differences(l.t)); m > 0 {
 			least = min(least, m)
 		}
 	}
-	slices.Sort(all)
 	var grid []int64
 	for _, t := range all {
 		if n := len(grid); n == 0 || float64(t-grid[n-1]) >= least/2 {
@@ -210,6 +257,25 @@ func gridOf(lines []*timeline) []int64 {
 		}
 	}
 	return grid
+}
+
+// union are the times of two ascending lists, each once.
+func union(a, b []int64) []int64 {
+	if len(a) == 0 || slices.Equal(a, b) {
+		return b
+	}
+	both := make([]int64, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			both, a = append(both, a[0]), a[1:]
+		case a[0] > b[0]:
+			both, b = append(both, b[0]), b[1:]
+		default:
+			both, a, b = append(both, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(both, a...), b...)
 }
 
 // hostUsage is the CPU use of all recorded containers, in CPUs, for each step of the grid.

@@ -7,6 +7,7 @@
 // CHROMIUM names the browser (/usr/bin/chromium), OUTSIGHT_SCREENSHOTS a directory for pictures.
 // There must be an edge with transactions. Exit code 1 and a line per fault where one is found.
 import assert from 'node:assert/strict'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -30,7 +31,10 @@ const browser = await chromium.launch({
   headless: true,
   args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
 })
-const faults = []
+/** Steps that are taken at a time: most of one is waiting. */
+const AT_ONCE = 2
+/** The faults that pages of the step that is taken have shown so far. */
+const faultsOfStep = new AsyncLocalStorage()
 
 /** A page whose errors, refused content and requests to other hosts are faults. */
 async function open(options = {}, hash = '', there = '.label[data-edge]') {
@@ -38,6 +42,7 @@ async function open(options = {}, hash = '', there = '.label[data-edge]') {
   const page = await context.newPage()
   page.setDefaultTimeout(patience)
   page.expected = []
+  const faults = faultsOfStep.getStore()
   const fault = (text) => page.expected.some((e) => text.includes(e)) || faults.push(text)
   page.on('console', (m) => m.type() === 'error' && fault(`console: ${m.text()}`))
   page.on('pageerror', (e) => fault(`script: ${e.message}`))
@@ -47,6 +52,15 @@ async function open(options = {}, hash = '', there = '.label[data-edge]') {
   await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (e) => window.refused(`${e.violatedDirective} ${e.blockedURI}`)))
   await page.goto(base + hash)
   await page.waitForSelector(there)
+  return page
+}
+
+/** A page for another server than the demo's, where errors of scripts are faults. */
+async function elsewhere() {
+  const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
+  page.setDefaultTimeout(patience)
+  const faults = faultsOfStep.getStore()
+  page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
   return page
 }
 
@@ -492,9 +506,7 @@ const steps = {
       hosts = spawn(helper, [`http://127.0.0.1:${agents}`], { stdio: ['pipe', 'ignore', 'inherit'] })
       await until(async () => (await there('events?from=now-1m&points=60')).events.length === 2)
       await until(async () => (await there('probes?from=now-1m')).probes[0].round_trip?.count > 50)
-      const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
-      page.setDefaultTimeout(patience)
-      page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+      const page = await elsewhere()
       // The whole second after all that was seen until now.
       const to = Math.floor(Date.now() / 1000) + 1
       const window = `from=${to - 60}&to=${to}`
@@ -585,9 +597,7 @@ const steps = {
       const window = `from=${to - 20}&to=${to}`
       await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.last_heard).length === 3) // the window is whole: nothing of it comes later
       const want = await there(`place?${window}`)
-      const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
-      page.setDefaultTimeout(patience)
-      page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+      const page = await elsewhere()
       await page.goto(`${url}#view=placement&${window}`)
       await page.waitForSelector('[data-verdict]')
       // The verdict, the figures and the moves are those of the command line, digit by digit.
@@ -708,9 +718,7 @@ const steps = {
       const to = Math.floor(Date.now() / 1000) + 1
       const window = `from=${to - 60}&to=${to}`
       await until(async () => (await there(`hosts?from=${to}&to=${to + 10}`)).hosts.filter((h) => h.last_heard).length === 3) // the window is whole: nothing of it comes later
-      const page = await (await browser.newContext({ viewport: { width: 1400, height: 900 } })).newPage()
-      page.setDefaultTimeout(patience)
-      page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+      const page = await elsewhere()
       const shows = async (query) => {
         const want = await there(`whatif?${window}&${query}`)
         const limited = want.resources.find((r) => r.node === want.limited_by)
@@ -1789,12 +1797,12 @@ function contrast([ink, paper]) {
 }
 
 async function take(name, step) {
-  const before = faults.length
+  const faults = []
   const began = Date.now()
   const took = () => `${((Date.now() - began) / 1000).toFixed(1)} s`
   try {
-    await step()
-    assert.deepEqual(faults.slice(before), [])
+    await faultsOfStep.run(faults, step)
+    assert.deepEqual(faults, [])
     console.log(`ok    ${name} (${took()})`)
     return true
   } catch (e) {
@@ -1805,10 +1813,11 @@ async function take(name, step) {
 }
 
 let failed = 0
-for (const [name, step] of Object.entries(steps)) {
-  if (!name.includes(process.argv[2] ?? '')) continue
-  if (!(await take(name, step))) failed++
+const left = Object.entries(steps).filter(([name]) => name.includes(process.argv[2] ?? ''))
+const takeAll = async () => {
+  while (left.length > 0) if (!(await take(...left.shift()))) failed++
 }
+await Promise.all(Array.from({ length: AT_ONCE }, takeAll))
 await browser.close()
 if (demo) failed += await demo.stop()
 process.exit(failed ? 1 : 0)

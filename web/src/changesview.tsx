@@ -79,7 +79,7 @@ function List({ of, graph, state, change }: Props & { of: Changes }) {
               <th scope="col" class="name">Of</th>
               <th scope="col" class="words">What changed</th>
               <th scope="col">Before</th>
-              <th scope="col" aria-label="to" />
+              <th scope="col"><span class="hidden">to</span></th>
               <th scope="col">After</th>
               <th scope="col">Times</th>
               <th scope="col"><span class="explained" title={SURE}>How sure</span></th>

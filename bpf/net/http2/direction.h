@@ -52,6 +52,7 @@ enum http2_event {
  * time.
  */
 #define HTTP2_FINDINGS 4096
+#define HTTP2_FINDINGS_AT_ONCE 64
 #define HTTP2_STEPS 256
 
 /* Bytes of a header block that are at hand, a power of two; a field of interest is shorter. */

@@ -132,10 +132,12 @@ __noinline int http2_name(struct http2_direction *h)
 	for (u32 i = 0; i <= HTTP2_PATH; i++)
 		if (!http2_name_byte(h))
 			break;
-	/* Bytes of an id are longer than what stands for it. */
-	out = h->out;
+	/*
+	 * Bytes of an id are longer than what stands for it. Where the name ends is read each time: of
+	 * a value at hand, the verifier would follow what each turn tells of it.
+	 */
 	for (u32 i = 0; i < ENDPOINT_KEY_NAME; i++)
-		if (i >= out)
+		if (i >= *(volatile u32 *)&h->out)
 			h->name[i] = 0;
 	return 0;
 }

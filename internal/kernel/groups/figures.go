@@ -79,10 +79,10 @@ func (p *Groups) FlushedStat(slot uint32) (words model.StatWords, ok bool) {
 
 // Figures are what was read last. ok is false where the group is gone.
 func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
-	f := &p.figures.Entries[slot]
+	f, words := &p.figures.Entries[slot], &p.words.Entries[slot]
 	for range attempts {
 		head := atomic.LoadUint64(&f.Head)
-		copyFigures(to, f)
+		copyFigures(to, f, words)
 		if atomic.LoadUint64(&f.Tail) == head {
 			return atomic.LoadUint32(&f.Known) != 0
 		}
@@ -92,7 +92,7 @@ func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
 }
 
 // copyFigures loads 8 bytes at a time, upwards: see docs/format/figures.md.
-func copyFigures(to *model.GroupFigures, f *groupsGroupFigures) {
+func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, words *groupsGroupWords) {
 	known := atomic.LoadUint32(&f.Known)
 	has := func(which groupsGroupFigure) bool { return known&uint32(which) != 0 }
 	to.HasMemory, to.HasKills = has(groupsGroupFigureFIGURE_MEMORY), has(groupsGroupFigureFIGURE_KILLS)
@@ -101,8 +101,8 @@ func copyFigures(to *model.GroupFigures, f *groupsGroupFigures) {
 	to.MemoryBytes, to.Kills, to.Threads = host.Load(&f.MemoryBytes), host.Load(&f.Kills), host.Load(&f.Threads)
 	to.Throttle = model.ThrottleCounters{Periods: host.Load(&f.Periods), ThrottledPeriods: host.Load(&f.ThrottledPeriods),
 		ThrottledNS: host.Load(&f.ThrottledNs)}
-	for i := range f.Words {
-		to.Stat[i] = atomic.LoadInt64(&f.Words[i])
+	for i := range words.Words {
+		to.Stat[i] = atomic.LoadInt64(&words.Words[i])
 	}
 }
 

@@ -49,9 +49,12 @@ type groupsGroupFigures struct {
 	Periods          uint64
 	ThrottledPeriods uint64
 	ThrottledNs      uint64
-	Words            [96]int64
-	Unused           [7]uint64
 	Tail             uint64
+}
+
+type groupsGroupWords struct {
+	_     structs.HostLayout
+	Words [96]int64
 }
 
 type groupsReadRequest struct {
@@ -89,6 +92,7 @@ const (
 	groupsMapFlushed             = "flushed"
 	groupsMapScratch             = "scratch"
 	groupsMapWatchedGroups       = "watched_groups"
+	groupsMapWordsOfGroup        = "words_of_group"
 	groupsProgFindCpus           = "find_cpus"
 	groupsProgReadFlushed        = "read_flushed"
 	groupsProgReadGroups         = "read_groups"
@@ -161,6 +165,7 @@ type groupsMapSpecs struct {
 	Flushed        *ebpf.MapSpec `ebpf:"flushed"`
 	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
 	WatchedGroups  *ebpf.MapSpec `ebpf:"watched_groups"`
+	WordsOfGroup   *ebpf.MapSpec `ebpf:"words_of_group"`
 }
 
 // groupsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -203,6 +208,7 @@ type groupsMaps struct {
 	Flushed        *ebpf.Map `ebpf:"flushed"`
 	Scratch        *ebpf.Map `ebpf:"scratch"`
 	WatchedGroups  *ebpf.Map `ebpf:"watched_groups"`
+	WordsOfGroup   *ebpf.Map `ebpf:"words_of_group"`
 }
 
 func (m *groupsMaps) Close() error {
@@ -212,6 +218,7 @@ func (m *groupsMaps) Close() error {
 		m.Flushed,
 		m.Scratch,
 		m.WatchedGroups,
+		m.WordsOfGroup,
 	)
 }
 

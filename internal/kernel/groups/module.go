@@ -44,6 +44,7 @@ type Groups struct {
 	read, watch, flushedWords *ebpf.Program
 	figures                   *host.Table[groupsGroupFigures]
 	figuresMap                *ebpf.Map // behind figures
+	words                     *host.Table[groupsGroupWords]
 	flushed                   *host.Table[groupsFlushedStat]
 	// free are slots that were used and are not, next the first that never was.
 	free []uint32
@@ -79,7 +80,7 @@ func (p *Groups) tryOpen(k *host.Kernel) error {
 		return err
 	}
 	object.WatchedGroups.MaxEntries = uint32(p.options.Max)
-	object.FiguresOfGroup.MaxEntries = uint32(p.options.Max)
+	object.FiguresOfGroup.MaxEntries, object.WordsOfGroup.MaxEntries = uint32(p.options.Max), uint32(p.options.Max)
 	err = errors.Join(object.MemoryIndex.Set(k.Memory), object.CpuIndex.Set(k.CPU), object.PidsIndex.Set(k.PIDs),
 		object.Cpus.Set(uint32(k.CPUs)), object.PageBytes.Set(uint32(os.Getpagesize())))
 	if err != nil {
@@ -96,6 +97,10 @@ func (p *Groups) tryOpen(k *host.Kernel) error {
 	}
 	p.figuresMap = made.FiguresOfGroup
 	p.OnClose(p.figures)
+	if p.words, err = host.MapTable[groupsGroupWords](made.WordsOfGroup); err != nil {
+		return err
+	}
+	p.OnClose(p.words)
 	if p.flushed, err = host.MapTable[groupsFlushedStat](made.Flushed); err != nil {
 		return err
 	}

@@ -47,6 +47,9 @@ func Store(counter *uint64, n uint64) { atomic.StoreUint64(counter, n) }
 // kernelHistogram is struct histogram of histogram.h.
 type kernelHistogram struct{ Cells [HistogramCells]uint64 }
 
+// noHistogram is one that counted nothing.
+var noHistogram kernelHistogram
+
 // HistogramCells is HISTOGRAM_CELLS: the cells of a histogram in the kernel, some of them unused.
 const HistogramCells = model.HistogramCells
 
@@ -81,7 +84,7 @@ func HistogramOf(cells *[HistogramCells]uint64, sumNS uint64) *model.Histogram {
 // Clear empties count histograms from index on.
 func (h *Histograms) Clear(index, count int) error {
 	for i := range count {
-		if err := h.Cells.Update(uint32(index+i), &kernelHistogram{}, ebpf.UpdateExist); err != nil {
+		if err := h.Cells.Update(uint32(index+i), &noHistogram, ebpf.UpdateExist); err != nil {
 			return fmt.Errorf("emptying histogram %d of %v: %w", index+i, h.Cells, err)
 		}
 	}

@@ -53,3 +53,30 @@ func TestRefusedHTTP2(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsOfVerification: the verifier takes no more than a million steps for a program, those of older kernels take
+// more of them than newer ones, and each takes time when the agent starts.
+func TestStepsOfVerification(t *testing.T) {
+	p := openReading(t, Options{})
+	counts := 0
+	for _, program := range p.Programs() {
+		info, err := program.Program.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps, ok := info.VerifiedInstructions()
+		if !ok {
+			t.Fatal("the kernel does not tell how many steps it took") // before 5.16
+		}
+		if steps > 400_000 {
+			t.Errorf("%s: %d steps of verification, want 400,000 or less", program.Name, steps)
+		}
+		if slices.ContainsFunc(slices.Concat(dataWays...), func(h host.Hook) bool { return h.Name == program.Name }) {
+			t.Logf("%s: %d", program.Name, steps)
+			counts++
+		}
+	}
+	if counts < 2 {
+		t.Errorf("%d programs count transfers, want one or more for each direction", counts)
+	}
+}

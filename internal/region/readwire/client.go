@@ -75,6 +75,8 @@ type Client struct {
 	nonces  *mathrand.ChaCha8
 	packet  []byte
 	waiting map[uint64]*attempt
+	// deadline is the socket's: no request of those that wait is overdue before. It is zero where it has to be set anew.
+	deadline time.Time
 }
 
 // attempt is a request that is not answered yet.
@@ -135,6 +137,8 @@ func (c *Client) ReadAll(ctx context.Context, reads []Read) error {
 	// A context that ends while nothing comes wakes the socket.
 	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
+	c.deadline = time.Time{}
+	attempts := make([]attempt, len(reads))
 	next := 0
 	for next < len(reads) || len(c.waiting) > 0 {
 		for ; next < len(reads) && len(c.waiting) < c.options.Window; next++ {
@@ -143,7 +147,8 @@ func (c *Client) ReadAll(ctx context.Context, reads []Read) error {
 				continue
 			}
 			r.Err = ErrNoAnswer // until it is answered
-			if err := c.send(&attempt{read: r}); err != nil {
+			attempts[next].read = r
+			if err := c.send(&attempts[next]); err != nil {
 				return err
 			}
 		}
@@ -184,6 +189,9 @@ func (c *Client) send(a *attempt) error {
 	a.nonce = c.nonces.Uint64()
 	a.until = time.Now().Add(c.options.Timeout << a.attempts)
 	a.attempts++
+	if a.until.Before(c.deadline) {
+		c.deadline = time.Time{}
+	}
 	request, _ := a.read.request()
 	request.Nonce = a.nonce
 	c.packet = AppendRequest(c.packet[:0], request, c.from, c.key)
@@ -200,17 +208,18 @@ func (c *Client) send(a *attempt) error {
 
 // receive takes what comes until something has come, or a request is overdue. The caller holds mu.
 func (c *Client) receive(ctx context.Context) error {
-	var until time.Time
-	for _, a := range c.waiting {
-		if until.IsZero() || a.until.Before(until) {
-			until = a.until
+	if c.deadline.IsZero() {
+		for _, a := range c.waiting {
+			if c.deadline.IsZero() || a.until.Before(c.deadline) {
+				c.deadline = a.until
+			}
 		}
-	}
-	if err := c.conn.SetReadDeadline(until); err != nil {
-		return fmt.Errorf("waiting for %v: %w", c.conn.RemoteAddr(), err)
-	}
-	if err := ctx.Err(); err != nil { // after the deadline: whoever ends the context sets it after this
-		return fmt.Errorf("waiting for %v: %w", c.conn.RemoteAddr(), err)
+		if err := c.conn.SetReadDeadline(c.deadline); err != nil {
+			return fmt.Errorf("waiting for %v: %w", c.conn.RemoteAddr(), err)
+		}
+		if err := ctx.Err(); err != nil { // after the deadline: whoever ends the context sets it after this
+			return fmt.Errorf("waiting for %v: %w", c.conn.RemoteAddr(), err)
+		}
 	}
 	n, err := c.conn.Read(c.packet[:cap(c.packet)])
 	switch {
@@ -229,6 +238,7 @@ func (c *Client) resend(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("waiting for %v: %w", c.conn.RemoteAddr(), err)
 	}
+	c.deadline = time.Time{}
 	now := time.Now()
 	for nonce, a := range c.waiting {
 		if a.until.After(now) {

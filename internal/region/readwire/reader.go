@@ -33,13 +33,19 @@ func (r Reader) Read(ctx context.Context, id uint32, offset uint64, into []byte)
 // ReadAll implements region.Reader. What is sent again comes later than what was sent after it: so the pieces of an
 // ordered read are asked for one after the other.
 func (r Reader) ReadAll(ctx context.Context, reads []region.Read) error {
-	var together []Read
+	most := 0
 	for _, read := range reads {
-		pieces := appendPieces(nil, read.Region, read.Offset, read.Into)
-		if !read.Ordered || len(pieces) == 1 {
-			together = append(together, pieces...)
-		} else if err := r.readInOrder(ctx, pieces); err != nil {
-			return err
+		most += len(read.Into)/MaxBytes + 2
+	}
+	together := make([]Read, 0, most)
+	for _, read := range reads {
+		before := len(together)
+		together = appendPieces(together, read.Region, read.Offset, read.Into)
+		if pieces := together[before:]; read.Ordered && len(pieces) > 1 {
+			together = together[:before]
+			if err := r.readInOrder(ctx, pieces); err != nil {
+				return err
+			}
 		}
 	}
 	return asRegions(r.Client.ReadAll(ctx, together))

@@ -332,8 +332,8 @@ func compareFigures(ctx context.Context, near, far region.Reader) error {
 
 func textOf(f region.Figures) string {
 	var text strings.Builder
-	for _, series := range slices.Sorted(maps.Keys(f)) {
-		fmt.Fprintf(&text, "%s %v; ", series, f[series].Value())
+	for i := range f {
+		fmt.Fprintf(&text, "%s %v; ", f[i].Metric.Series(), f[i].Value())
 	}
 	return text.String()
 }
