@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,23 +119,31 @@ func (w *talking) hasRead(o *outsight) {
 // has is an error until the server's map has the edge with so many requests, paired.
 func (w *talking) has(o *outsight, requests float64) error { return w.hasOf(o, "", requests) }
 
-// hasOf is has of a tenant's map; of all where it is empty.
-func (w *talking) hasOf(o *outsight, tenant string, requests float64) error {
+// mapOf is a tenant's map; that of all where it is empty.
+func (o *outsight) mapOf(tenant string) (m drawnMap, err error) {
 	request, err := http.NewRequest(http.MethodGet, "http://"+o.address+"/api/outsight/graph?from=now-10m", nil)
 	if err != nil {
-		return err
+		return m, err
 	}
 	if tenant != "" {
 		request.Header.Set("X-Outsight-Tenant", tenant)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return m, err
 	}
 	defer response.Body.Close()
-	var m drawnMap
 	if err := json.NewDecoder(response.Body).Decode(&m); err != nil {
-		return fmt.Errorf("the map: %s: %w", response.Status, err)
+		return m, fmt.Errorf("the map: %s: %w", response.Status, err)
+	}
+	return m, nil
+}
+
+// hasOf is has of a tenant's map.
+func (w *talking) hasOf(o *outsight, tenant string, requests float64) error {
+	m, err := o.mapOf(tenant)
+	if err != nil {
+		return err
 	}
 	edge, there := m.own([]edge{{client: w.client.name, server: w.server.name}})[w.client.name+" -> "+w.server.name]
 	switch {
@@ -552,14 +561,15 @@ func TestPullTenants(t *testing.T) {
 	}
 	o := w.reading(t, "--pull-file", file, "--tenant-header")
 	both := func() error { return errors.Join(w.hasOf(o, "shop", 7), w.hasOf(o, "bank", 7)) }
-	eventually(t, func() error {
-		metrics, err := o.metrics()
-		if err == nil && metrics.find("outsight_pull_hosts", map[string]string{"state": "read"}).sum() != 2 ||
-			metrics.find("outsight_pull_frames_total", nil).sum() < 2 {
-			err = errors.New("not both are read")
-		}
-		return err
-	})
+	for _, tenant := range []string{"shop", "bank"} {
+		eventually(t, func() error {
+			m, err := o.mapOf(tenant)
+			if err == nil && !slices.ContainsFunc(m.Nodes, func(n struct{ ID, Name string }) bool { return n.Name == w.client.name }) {
+				err = fmt.Errorf("the map of %s has no such container", tenant)
+			}
+			return err
+		})
+	}
 	w.work("1")
 	eventually(t, both)
 	if err := w.hasOf(o, "else", 7); err == nil || !strings.Contains(err.Error(), "the map of 0 edges") {
@@ -570,8 +580,8 @@ func TestPullTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	readings, frames := metrics.find("outsight_pull_readings_total", nil).sum(), metrics.find("outsight_pull_frames_total", nil).sum()
-	if readings < 2*frames {
-		t.Errorf("%v readings and %v frames: one host is read ten times as often as its frames are made", readings, frames)
+	if readings <= frames {
+		t.Errorf("%v readings and %v frames: one host is read more often than its frames are made", readings, frames)
 	}
 	// What the file must not say.
 	for _, c := range []struct{ line, flag, want string }{
