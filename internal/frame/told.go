@@ -77,7 +77,7 @@ func (r *reader) skip(n int) {
 	b, at := r.b, r.at
 	for n > 0 && len(b)-at >= 8 {
 		last := ^binary.LittleEndian.Uint64(b[at:]) & tops
-		if found := bits.OnesCount64(last); found <= n {
+		if found := bits.OnesCount64(last); found < n {
 			n, at = n-found, at+8
 			continue
 		}
