@@ -37,6 +37,9 @@ struct disk_counters {
 	u64 unused[2]; /* to a cache line */
 };
 
+/* An entry has two histograms: of reads and of writes. */
+#define DISK_HISTOGRAMS 2
+
 /* What one control group did on one device. */
 struct disk {
 	u64 used;
@@ -46,7 +49,9 @@ struct disk {
 	u32 slot;
 	u32 lookups; /* how often it was looked up */
 	char name[DISK_NAME_BYTES];
-	u64 unused[5];
+	u32 histograms[DISK_HISTOGRAMS]; /* indexes in disk_latency */
+	u64 begun; /* its number in disks_begun, 0 before */
+	u64 unused[3];
 	struct disk_counters counters[DISK_OPERATIONS];
 };
 
@@ -56,9 +61,6 @@ enum disk_index {
 	DISK_INDEX_SYNCS = 1, /* the same of DISK_OF_SYNCS */
 	DISK_INDEX_FIRST = 2,
 };
-
-/* An entry has two histograms: of reads and of writes. */
-#define DISK_HISTOGRAMS 2
 
 /* A request that was issued, or a bio that was handed to a device without requests. */
 struct disk_request {

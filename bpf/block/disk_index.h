@@ -5,6 +5,7 @@
 
 #include "include/kernel.h"
 #include "block/disk_maps.h"
+#include "include/begun.h"
 #include "include/cgroup_id.h"
 
 static __always_inline void count_drop(u32 which)
@@ -65,9 +66,12 @@ static __noinline u32 new_index(struct disk_key *key)
 	disk->owner = 0;
 	disk->slot = 0;
 	disk->lookups = 0;
+	disk->histograms[DISK_READ] = index * DISK_HISTOGRAMS + DISK_READ;
+	disk->histograms[DISK_WRITE] = index * DISK_HISTOGRAMS + DISK_WRITE;
 	if (!bpf_map_update_elem(&index_of_disk, key, &index, BPF_NOEXIST)) {
 		/* The reader reads entries that are used; the key is there before. */
 		__sync_fetch_and_add(&disk->used, 1);
+		entry_begins(&disks_begun, index, &disk->begun);
 		return index;
 	}
 	/* Another CPU was first, or the table has no room. */

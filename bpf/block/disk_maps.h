@@ -5,6 +5,7 @@
 
 #include "include/kernel.h"
 #include "block/disk.h"
+#include "include/begun.h"
 #include "include/cgroup_id.h"
 #include "include/histogram.h"
 #include "sched/cgroup_maps.h"
@@ -34,10 +35,19 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct histogram);
 } disk_latency SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct begun);
+} disks_begun SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -4,12 +4,21 @@
 #define OUTSIGHT_EDGE_TABLE_H
 
 #include "include/kernel.h"
+#include "include/begun.h"
 #include "net/addresses.h"
 #include "net/edge_maps.h"
 #include "net/endpoint_table.h"
 #include "net/pairing.h"
 #include "net/quotas.h"
 #include "net/table_index.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct begun);
+} edges_begun SEC(".maps");
 
 static __always_inline void key_of(struct sock *sk, struct connection *c, struct edge_key *key)
 {
@@ -58,6 +67,7 @@ static __always_inline u32 insert_edge(struct edge_key *key, u32 index)
 		if (endpoints_of)
 			endpoints_of->owner = key->owner;
 		owner_gains(key->owner, QUOTA_EDGES);
+		entry_begins(&edges_begun, index, NULL);
 		return index;
 	}
 	/* Another CPU was first. */

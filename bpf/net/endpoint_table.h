@@ -6,7 +6,9 @@
 #define OUTSIGHT_ENDPOINT_TABLE_H
 
 #include "include/kernel.h"
+#include "include/begun.h"
 #include "include/histogram.h"
+#include "net/edge_maps.h"
 #include "net/edges.h"
 #include "net/proto/endpoints.h"
 #include "net/quotas.h"
@@ -25,6 +27,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct histogram);
@@ -37,6 +40,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct edge_endpoints);
 } edge_endpoints SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct begun);
+} endpoints_begun SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -96,6 +107,9 @@ static __always_inline u64 insert_endpoint(struct endpoint_key *key, u32 index, 
 			__sync_fetch_and_add(&of_edge->count, 1);
 		if (of_edge)
 			owner_gains(of_edge->owner, QUOTA_ENDPOINTS);
+		struct edge *of = bpf_map_lookup_elem(&edges, &edge);
+		e->edge_generation = of ? of->generation : 0;
+		entry_begins(&endpoints_begun, index, &e->begun);
 		return index | (u64)e->generation << 32;
 	}
 	/* Another CPU was first. */

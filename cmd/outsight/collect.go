@@ -279,9 +279,11 @@ type collectJSON struct {
 	Bytes       int64            `json:"bytes,omitempty"`
 	Containers  []collectedEntry `json:"containers,omitempty"`
 	Edges       []collectedEntry `json:"edges,omitempty"`
+	Disks       []collectedEntry `json:"disks,omitempty"`
+	Endpoints   []collectedEntry `json:"endpoints,omitempty"`
 }
 
-// collectedEntry is a container or an edge with its figures by series.
+// collectedEntry is a container, an edge, a disk or an endpoint with its figures by series.
 type collectedEntry struct {
 	ID           string                        `json:"id,omitempty"`
 	Name         string                        `json:"name,omitempty"`
@@ -296,6 +298,10 @@ type collectedEntry struct {
 	Client       string                        `json:"client,omitempty"`
 	Process      string                        `json:"process,omitempty"`
 	Index        *uint32                       `json:"index,omitempty"`
+	Device       string                        `json:"device,omitempty"`
+	Protocol     string                        `json:"protocol,omitempty"`
+	Endpoint     string                        `json:"endpoint,omitempty"`
+	Status       string                        `json:"status,omitempty"`
 	Metrics      map[string]float64            `json:"metrics"`
 	Histograms   map[string]collectedHistogram `json:"histograms,omitempty"`
 }
@@ -323,6 +329,16 @@ func jsonOf(r *collectResult) collectJSON {
 		e.fill(c.Figures)
 		j.Containers = append(j.Containers, e)
 	}
+	edges := map[edgeRecord]collectedEntry{}
+	for i := range s.Disks {
+		d := &s.Disks[i]
+		e := collectedEntry{Owner: ownerOf(s, d.Group)}
+		if !d.Syncs {
+			e.Device = d.Device.Label()
+		}
+		e.fill(d.Figures)
+		j.Disks = append(j.Disks, e)
+	}
 	for i := range s.Edges {
 		k := &s.Edges[i].Key
 		e := collectedEntry{Owner: nameOf(s, k.Owner), Peer: peerOf(s, k), Side: k.Role.String(), Transport: k.Transport.String(),
@@ -333,8 +349,17 @@ func jsonOf(r *collectResult) collectJSON {
 		if k.Client.IsValid() {
 			e.Client = k.Client.String()
 		}
+		edges[edgeRecord{s.Edges[i].Index, s.Edges[i].Generation}] = e
 		e.fill(s.Edges[i].Figures)
 		j.Edges = append(j.Edges, e)
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if one, known := edges[edgeRecord{e.Edge, e.EdgeGeneration}]; known {
+			one.Protocol, one.Endpoint, one.Status = string(e.Key.Protocol), e.Key.Name, e.Key.Status
+			one.fill(e.Figures)
+			j.Endpoints = append(j.Endpoints, one)
+		}
 	}
 	return j
 }
@@ -370,6 +395,14 @@ func nameOf(s *region.Sample, id model.CgroupID) string {
 	return ""
 }
 
+// ownerOf is the container of a control group that did something on a disk: the host, where it is of none.
+func ownerOf(s *region.Sample, id model.CgroupID) string {
+	if name := nameOf(s, id); name != "" {
+		return name
+	}
+	return model.HostContainerID
+}
+
 // peerOf is who is at the other end of an edge: a container of the host by its control group or its address, or else the
 // address.
 func peerOf(s *region.Sample, k *model.KernelEdgeKey) string {
@@ -402,6 +435,9 @@ const (
 	requestSeries   = "outsight_edge_transaction_duration_seconds"
 	sentSeries      = "outsight_edge_request_bytes_total"
 	answeredSeries  = "outsight_edge_response_bytes_total"
+	operationSeries = "container_disk_operations_total"
+	diskSeries      = "container_disk_io_bytes_total"
+	ioSeries        = "container_disk_io_latency_seconds"
 )
 
 // writeResult writes the tables of one host: of what happened since the reading before, or, without one, since the
@@ -434,8 +470,8 @@ func writeResult(out io.Writer, r *collectResult) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if len(s.Edges) == 0 {
-		return nil
+	if err := r.writeDisks(w, over); err != nil || len(s.Edges) == 0 {
+		return err
 	}
 	fmt.Fprintln(w, "END\tPEER\tSIDE\tSERVICE\tREQUESTS\tSENT\tANSWERED\tP50\tP99\t")
 	for i := range s.Edges {
@@ -446,9 +482,70 @@ func writeResult(out io.Writer, r *collectResult) error {
 			service = "others"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n",
-			graph.Clean(strings.TrimSpace(cmp.Or(nameOf(s, e.Key.Owner), "gone")+" "+e.Key.Process)),
-			graph.Clean(peerOf(s, &e.Key)), e.Key.Role, service, g.count(requestSeries), g.rate(sentSeries),
+			endOf(s, &e.Key), graph.Clean(peerOf(s, &e.Key)), e.Key.Role, service, g.count(requestSeries), g.rate(sentSeries),
 			g.rate(answeredSeries), g.quantile(requestSeries, 0.5), g.quantile(requestSeries, 0.99))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return r.writeEndpoints(w, over)
+}
+
+// endOf is who is at this end of an edge.
+func endOf(s *region.Sample, k *model.KernelEdgeKey) string {
+	return graph.Clean(strings.TrimSpace(cmp.Or(nameOf(s, k.Owner), "gone") + " " + k.Process))
+}
+
+// writeDisks writes what containers did on disks, if there is something.
+func (r *collectResult) writeDisks(w *tabwriter.Writer, over time.Duration) error {
+	before := map[uint64]region.Figures{}
+	if r.Before != nil {
+		for i := range r.Before.Disks {
+			before[r.Before.Disks[i].Number] = r.Before.Disks[i].Figures
+		}
+	}
+	of := func(series, direction string) string { return fmt.Sprintf("%s{direction=%q}", series, direction) }
+	head := "CONTAINER\tDISK\tREADS\tREAD\tREAD P99\tWRITES\tWRITTEN\tWRITE P99\t\n"
+	for i := range r.Sample.Disks {
+		d := &r.Sample.Disks[i]
+		if d.Syncs {
+			continue
+		}
+		g := gained{d.Figures, before[d.Number], over}
+		fmt.Fprintf(w, head+"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", graph.Clean(ownerOf(r.Sample, d.Group)),
+			graph.Clean(d.Device.Label()), g.perSecond(of(operationSeries, "read")), g.rate(of(diskSeries, "read")),
+			g.quantile(of(ioSeries, "read"), 0.99), g.perSecond(of(operationSeries, "write")), g.rate(of(diskSeries, "write")),
+			g.quantile(of(ioSeries, "write"), 0.99))
+		head = ""
+	}
+	return w.Flush()
+}
+
+// writeEndpoints writes what requests asked for, if that is known of some.
+func (r *collectResult) writeEndpoints(w *tabwriter.Writer, over time.Duration) error {
+	before, edges := map[uint64]region.Figures{}, map[edgeRecord]*region.EdgeFigures{}
+	if r.Before != nil {
+		for i := range r.Before.Endpoints {
+			before[r.Before.Endpoints[i].Number] = r.Before.Endpoints[i].Figures
+		}
+	}
+	for i := range r.Sample.Edges {
+		e := &r.Sample.Edges[i]
+		edges[edgeRecord{e.Index, e.Generation}] = e
+	}
+	head := "END\tPEER\tSIDE\tENDPOINT\tSTATUS\tREQUESTS\tP50\tP99\t\n"
+	for i := range r.Sample.Endpoints {
+		e := &r.Sample.Endpoints[i]
+		of := edges[edgeRecord{e.Edge, e.EdgeGeneration}]
+		if of == nil {
+			continue
+		}
+		g := gained{e.Figures, before[e.Number], over}
+		fmt.Fprintf(w, head+"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", endOf(r.Sample, &of.Key),
+			graph.Clean(peerOf(r.Sample, &of.Key)), of.Key.Role, graph.Clean(string(e.Key.Protocol)+" "+e.Key.Name),
+			cmp.Or(e.Key.Status, nothing), g.perSecond(region.RequestsSeries), g.quantile(region.AnsweredSeries, 0.5),
+			g.quantile(region.AnsweredSeries, 0.99))
+		head = ""
 	}
 	return w.Flush()
 }
@@ -555,6 +652,15 @@ func (g *gained) rate(series string) string {
 	}
 	rate := n / g.over.Seconds()
 	return graph.BytesPerSecond(&rate)
+}
+
+func (g *gained) perSecond(series string) string {
+	n, known := g.counter(series)
+	if !known {
+		return nothing
+	}
+	rate := n / g.over.Seconds()
+	return graph.PerSecond(&rate)
 }
 
 func plainText(n float64) string { return fmt.Sprintf("%.0f", n) }

@@ -135,7 +135,7 @@ func (r *receiver) openPull(ctx context.Context, f *pullFlags, frames framelog.L
 		return err
 	}
 	o := pull.Options{Key: keys[0], DialOptions: f.dial, Credit: int(f.credit), Take: r.ingest.TakeFrame,
-		Newest: frames.Newest, Logger: r.log}
+		Newest: frames.Newest, Settled: r.queues[1].AwaitRecovered, Logger: r.log}
 	if r.flags.nats.URL != "" {
 		opening, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()

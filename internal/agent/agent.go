@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"outsight/internal/container"
+	"outsight/internal/disks"
 	"outsight/internal/energy"
 	"outsight/internal/frame"
 	"outsight/internal/model"
@@ -222,7 +223,7 @@ type Agent struct {
 	frame             atomic.Pointer[frame.Frame]
 	// edges are the last that could be read.
 	edges []model.Edge
-	disks *disks
+	disks *disks.Disks
 	// forwards are the namespaces that forward.
 	forwards forwards
 	proxies  proxies
@@ -271,7 +272,7 @@ func New(sources Sources, o Options) *Agent {
 		listeners:  newListeners(),
 		over:       overQuotas{sums: make(map[string]uint64)},
 		network:    hostNetwork{procRoot: o.ProcRoot},
-		disks:      newDisks(),
+		disks:      disks.New(),
 		forwards:   forwards{of: make(map[uint32]*forward)},
 		proxies:    proxies{of: make(map[string]*proxySums)},
 		drops:      newPacketDrops(),

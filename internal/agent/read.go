@@ -73,7 +73,7 @@ func (a *Agent) readDisks() {
 	read, err := a.sources.Disks.ReadDisks()
 	a.failures.note("kernel counters of disks", err)
 	if read != nil {
-		a.disks.update(read, a.sources.Registry.Lookup)
+		a.disks.Update(read, a.sources.Registry.Lookup)
 	}
 }
 
@@ -177,7 +177,7 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 		s, u := &samples[i], &usages[i]
 		s.Container, s.Listeners = a.listeners.attach(c), a.listeners.counters(c.ID)
 		s.Memory, s.Throttle, s.Disk, s.Network, s.TCP = u.Memory, u.Throttle, u.Disk, u.Network, u.TCP
-		s.Devices, s.Syncs = a.disks.of(c.ID)
+		s.Devices, s.Syncs = a.disks.Of(c.ID)
 		if a.sources.PacketDrops != nil {
 			s.Drops = a.drops.counters(c.ID)
 		}
@@ -247,7 +247,7 @@ func (a *Agent) forget(now time.Time, c container.Collection) {
 	}
 	a.removed = c.Removed
 	a.groups.keep(c.Containers)
-	a.disks.keep(c.Containers)
+	a.disks.Keep(c.Containers)
 	a.listeners.keep(now, c.Containers)
 	a.drops.keep(now, c.Containers)
 	a.proxies.keep(c.Containers)

@@ -35,7 +35,7 @@ var containerDiskRows = []Row[ContainerSample]{
 	{Name: "container_disk_io_latency_seconds", OTel: "container.disk.operation.duration", Unit: "s",
 		Kind:   HistogramSeries,
 		Help:   "Time from the issue of a request to a block device to its completion",
-		Labels: []string{"device", "direction"}, Each: deviceLatency},
+		Labels: DeviceLabels, Each: deviceLatency},
 	deviceRow("container_disk_operation_seconds_total", "container.disk.operation_time", "s",
 		"Time from the issue of requests to a block device to their completion, summed",
 		always, func(o *DiskOperations) float64 { return seconds(o.TimeNS) }),
@@ -87,11 +87,14 @@ func ofSyncs(read func(*SyncCounters) *Histogram) func(*ContainerSample) (*Histo
 	}
 }
 
-// directions are the kinds of DeviceCounters, as the label has them.
-var directions = [...]string{"read", "write", "discard", "flush"}
+// DeviceLabels are those of series that are of a device.
+var DeviceLabels = []string{"device", "direction"}
 
-// deviceName is what the label says of a device.
-func deviceName(d BlockDevice) string {
+// DiskDirections are the kinds of DeviceCounters, as the label has them.
+var DiskDirections = [...]string{"read", "write", "discard", "flush"}
+
+// Label is what the label of series says of a device.
+func (d BlockDevice) Label() string {
 	switch {
 	case d.Name != "":
 		return d.Name
@@ -110,13 +113,13 @@ func untimed(o *DiskOperations) bool { return o.Untimed != 0 }
 func deviceRow(name, otel, unit, help string, wanted func(*DiskOperations) bool,
 	read func(*DiskOperations) float64) Row[ContainerSample] {
 	return Row[ContainerSample]{Name: name, OTel: otel, Unit: unit, Kind: Counter, Help: help,
-		Labels: []string{"device", "direction"},
+		Labels: DeviceLabels,
 		Each: func(s *ContainerSample, to *Sink) {
 			for i := range s.Devices {
 				d := &s.Devices[i]
 				for kind, o := range d.Counters.Kinds() {
 					if (o.Operations != 0 || o.Bytes != 0) && wanted(o) {
-						to.Add(read(o), NewLabel("device", deviceName(d.Device)), NewLabel("direction", directions[kind]))
+						to.Add(read(o), NewLabel("device", d.Device.Label()), NewLabel("direction", DiskDirections[kind]))
 					}
 				}
 			}
@@ -127,7 +130,7 @@ func deviceLatency(s *ContainerSample, to *Sink) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		for kind, o := range d.Counters.Kinds() {
-			to.AddHistogram(o.Latency, NewLabel("device", deviceName(d.Device)), NewLabel("direction", directions[kind]))
+			to.AddHistogram(o.Latency, NewLabel("device", d.Device.Label()), NewLabel("direction", DiskDirections[kind]))
 		}
 	}
 }

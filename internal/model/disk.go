@@ -75,14 +75,15 @@ func (c *SyncCounters) Since(before *SyncCounters) SyncCounters {
 	return SyncCounters{c.FSync.Since(&before.FSync), c.FDataSync.Since(&before.FDataSync)}
 }
 
-func (o *DiskOperations) plain() []*uint64 {
+// Plain are the numbers without the histogram.
+func (o *DiskOperations) Plain() []*uint64 {
 	return []*uint64{&o.Operations, &o.Bytes, &o.TimeNS, &o.QueueNS, &o.Errors, &o.Untimed}
 }
 
 // Add adds what gained counted to o; see DeviceCounters.Add.
 func (o *DiskOperations) Add(gained *DiskOperations) {
-	from := gained.plain()
-	for i, to := range o.plain() {
+	from := gained.Plain()
+	for i, to := range o.Plain() {
 		*to += *from[i]
 	}
 	switch h := gained.Latency; {
@@ -99,8 +100,8 @@ func (o *DiskOperations) Add(gained *DiskOperations) {
 // Since is what o gained after before, an earlier state of the same counters.
 func (o *DiskOperations) Since(before *DiskOperations) DiskOperations {
 	gained := *o
-	from := before.plain()
-	for i, to := range gained.plain() {
+	from := before.Plain()
+	for i, to := range gained.Plain() {
 		*to -= *from[i]
 	}
 	if o.Latency != nil && before.Latency != nil {

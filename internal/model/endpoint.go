@@ -1,7 +1,9 @@
 package model
 
 import (
+	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -49,6 +51,58 @@ var FailedStatuses = []string{"error", "5xx", "servfail", "refused",
 
 // Failed reports whether the status is one of FailedStatuses.
 func (k EndpointKey) Failed() bool { return slices.Contains(FailedStatuses, k.Status) }
+
+// protocolNumbers are the numbers of protocols in the kernel's records (enum protocol of bpf/net/proto/endpoints.h).
+var protocolNumbers = [...]Protocol{1: HTTP, 2: Redis, 3: PostgreSQL, 4: MySQL, 5: Kafka, 6: Memcached, 7: DNS, 8: HTTP2,
+	9: GRPC}
+
+// The numbers of statuses in the kernel's records (enum status of the same file). 1 to 5 are the classes of HTTP's.
+const (
+	statusOK       = 6
+	statusError    = 7
+	statusSwitched = 8
+	statusRCode    = 16
+	statusGRPC     = 32
+)
+
+// responseCodes are the names of DNS response codes.
+var responseCodes = map[uint8]string{1: "formerr", 2: "servfail", 3: "nxdomain", 4: "notimp", 5: "refused"}
+
+// grpcStatuses are those of gRPC, by their number.
+var grpcStatuses = [...]string{"ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded", "not_found",
+	"already_exists", "permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range",
+	"unimplemented", "internal", "unavailable", "data_loss", "unauthenticated"}
+
+// EndpointKeyOf is the key of an endpoint's record in the kernel (docs/format/edges.md); the name may end with zeros.
+func EndpointKeyOf(protocol, status uint8, name []byte) EndpointKey {
+	text, _, _ := bytes.Cut(name, []byte{0})
+	key := EndpointKey{Name: Printable(string(text), len(name))}
+	if int(protocol) < len(protocolNumbers) {
+		key.Protocol = protocolNumbers[protocol]
+	}
+	switch s := status; {
+	case s >= 1 && s <= 5:
+		key.Status = strconv.Itoa(int(s)) + "xx"
+	case s == statusOK:
+		key.Status = "ok"
+	case s == statusError:
+		key.Status = "error"
+	case s == statusSwitched:
+		key.Status = "101"
+	case s >= statusRCode && s < statusGRPC:
+		key.Status = responseCode(s - statusRCode)
+	case s >= statusGRPC && int(s-statusGRPC) < len(grpcStatuses):
+		key.Status = grpcStatuses[s-statusGRPC]
+	}
+	return key
+}
+
+func responseCode(code uint8) string {
+	if name := responseCodes[code]; name != "" {
+		return name
+	}
+	return "rcode" + strconv.Itoa(int(code))
+}
 
 // Endpoint counts the transactions of an edge that asked for the same thing and were answered
 // alike. The counters are cumulative.

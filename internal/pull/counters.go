@@ -85,6 +85,29 @@ var (
 		"network_unread":          func(c *model.EdgeCounters) *uint64 { return &c.Packets.UnreadNS },
 		"network_unread_requests": func(c *model.EdgeCounters) *uint64 { return &c.Packets.UnreadRequests },
 	}
+	// diskNumbers are by their series, since devices have no columns. A histogram's count is the sum of its times.
+	diskNumbers = func() map[string]diskNumber {
+		all := map[string]diskNumber{}
+		for kind, direction := range model.DiskDirections {
+			for metric, of := range map[string]func(*model.DiskOperations) (*uint64, **model.Histogram){
+				"container_disk_operations_total":         plainly(func(o *model.DiskOperations) *uint64 { return &o.Operations }),
+				"container_disk_io_bytes_total":           plainly(func(o *model.DiskOperations) *uint64 { return &o.Bytes }),
+				"container_disk_io_latency_seconds":       timed,
+				"container_disk_operation_seconds_total":  plainly(func(o *model.DiskOperations) *uint64 { return &o.TimeNS }),
+				"container_disk_queue_seconds_total":      plainly(func(o *model.DiskOperations) *uint64 { return &o.QueueNS }),
+				"container_disk_errors_total":             plainly(func(o *model.DiskOperations) *uint64 { return &o.Errors }),
+				"container_disk_untimed_operations_total": plainly(func(o *model.DiskOperations) *uint64 { return &o.Untimed }),
+			} {
+				m := region.Metric{Name: metric, LabelName: model.DeviceLabels[1], LabelValue: direction}
+				all[m.Series()] = func(d *model.KernelDisk) (*uint64, **model.Histogram) { return of(d.Counters.Kinds()[kind]) }
+			}
+		}
+		return all
+	}()
+	syncNumbers = map[string]diskNumber{
+		"fsync":     func(d *model.KernelDisk) (*uint64, **model.Histogram) { return timed(&d.Syncs.FSync) },
+		"fdatasync": func(d *model.KernelDisk) (*uint64, **model.Histogram) { return timed(&d.Syncs.FDataSync) },
+	}
 	// edgeRequests and edgeResponses are of a direction: what a client sent is what a server received.
 	edgeRequests = map[string]func(*model.EdgeCounters) (client, server *uint64){
 		"request_bytes": func(c *model.EdgeCounters) (_, _ *uint64) { return &c.SentBytes, &c.ReceivedBytes },
@@ -118,13 +141,13 @@ var (
 // Columns of frames that follow from the others, or from names.
 var derivedColumns = map[frame.TableID][]string{
 	frame.Hosts:      {"cores"},
-	frame.Containers: {"start_time"},
+	frame.Containers: {"start_time", "fsync", "fdatasync"},
 	frame.Edges:      {"transactions", "completeness", "paired", "confidence"},
 }
 
 // columns are those of the frames of a host that is read: what its regions do not have is missing in them, which is not 0.
 var columns = func() *frame.Projection {
-	all := map[frame.TableID][]string{frame.Endpoints: {}, frame.Labelled: {}, frame.Addresses: {}, frame.Listeners: {},
+	all := map[frame.TableID][]string{frame.Endpoints: nil, frame.Labelled: nil, frame.Addresses: {}, frame.Listeners: {},
 		frame.Translations: {}, frame.Features: {}, frame.Connections: {}, frame.PacketSamples: {}}
 	all[frame.Containers], all[frame.Edges] = region.Columns(model.OfContainer), region.Columns(model.OfEdge)
 	for table, names := range derivedColumns {
@@ -184,7 +207,81 @@ func fillEdge(c *model.EdgeCounters, role model.Role, of region.Figures) {
 			*client = f.Count
 		}
 	}
+	if f := of.Of(region.InFlightSeries); f != nil {
+		c.Requests, c.Replies = f.Count+f.Less, f.Less-min(f.Less, c.Aborts)
+	}
 	c.Failures = c.FailuresRefused + c.FailuresTimedOut + c.FailuresUnreachable
+}
+
+// diskNumber is a number of a disk, and the histogram whose sum it is; nil where it is of none.
+type diskNumber func(*model.KernelDisk) (*uint64, **model.Histogram)
+
+func plainly(of func(*model.DiskOperations) *uint64) func(*model.DiskOperations) (*uint64, **model.Histogram) {
+	return func(o *model.DiskOperations) (*uint64, **model.Histogram) { return of(o), nil }
+}
+
+func timed(o *model.DiskOperations) (*uint64, **model.Histogram) { return &o.TimeNS, &o.Latency }
+
+// diskOf is a disk as the kernel's table has it.
+func diskOf(of *region.DiskFigures) model.KernelDisk {
+	d := model.KernelDisk{Entry: of.Number, Group: of.Group}
+	if of.Syncs {
+		d.Syncs = &model.SyncCounters{}
+	} else {
+		d.BlockGroup, d.Device = of.BlockGroup, of.Device
+	}
+	for i := range of.Figures {
+		f := &of.Figures[i]
+		series := f.Metric.Series()
+		to := diskNumbers[series]
+		if of.Syncs {
+			to = syncNumbers[columnOfContainer[series]]
+		}
+		if to == nil {
+			continue
+		}
+		count, histogram := to(&d)
+		if *count = f.Count; histogram != nil {
+			*histogram = f.Histogram
+		}
+	}
+	return d
+}
+
+// endpointOf is an endpoint as the kernel's table has it.
+func endpointOf(of *region.EndpointFigures) model.Endpoint {
+	e := model.Endpoint{EndpointKey: of.Key}
+	if f := of.Figures.Of(region.RequestsSeries); f != nil {
+		e.Aside = f.Count
+	}
+	if f := of.Figures.Of(region.AnsweredSeries); f != nil && f.Histogram != nil {
+		e.Latency = f.Histogram
+		e.Aside -= min(e.Aside, e.Latency.Count)
+	}
+	return e
+}
+
+// raiseDisk is counters.raise of a disk. Its owner may become known later.
+func raiseDisk(d, now *model.KernelDisk) {
+	if d.Group == 0 {
+		d.Group = now.Group
+	}
+	if d.Device.Name == "" {
+		d.Device.Name = now.Device.Name
+	}
+	to, from := d.Counters.Kinds(), now.Counters.Kinds()
+	if d.Syncs != nil && now.Syncs != nil {
+		raised := *d.Syncs // the one before may be in use
+		d.Syncs = &raised
+		to, from = append(to, &raised.FSync, &raised.FDataSync), append(from, &now.Syncs.FSync, &now.Syncs.FDataSync)
+	}
+	for i, o := range to {
+		numbers := from[i].Plain()
+		for k, n := range o.Plain() {
+			*n = max(*n, *numbers[k])
+		}
+		o.Latency = greater(o.Latency, from[i].Latency)
+	}
 }
 
 // raise makes c the greater of each of c and now: both are readings of what only grows, in whatever order they came.

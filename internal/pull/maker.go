@@ -2,9 +2,11 @@ package pull
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
+	"outsight/internal/disks"
 	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/network"
@@ -35,11 +37,15 @@ type maker struct {
 	edges      map[edgeID]*edgeState
 	// goneGroups and goneEdges had counted this when they went.
 	goneGroups map[model.CgroupID]gone[counters]
-	goneEdges  map[edgeID]gone[model.EdgeCounters]
+	goneEdges  map[edgeID]gone[edgeSums]
+	// entries are the entries of the kernel's table of disks, also those that are gone, and disks what containers did there.
+	entries map[uint64]gone[model.KernelDisk]
+	disks   *disks.Disks
 	// instances counts edges.
 	instances uint32
 }
 
+// gone is what there was, as it was told last, and when that was.
 type gone[T any] struct {
 	had T
 	at  time.Time
@@ -64,8 +70,53 @@ type groupState struct {
 type edgeState struct {
 	key        model.KernelEdgeKey
 	instance   uint32
-	last, base model.EdgeCounters
-	turn       uint64
+	last, base edgeSums
+	// gone are what endpoints have counted whose records are gone for long.
+	gone map[model.EndpointKey]model.Endpoint
+	turn uint64
+}
+
+// edgeSums are what an edge has counted, with its endpoints by the numbers of their records.
+type edgeSums struct {
+	model.EdgeCounters
+	endpoints map[uint64]gone[model.Endpoint]
+}
+
+// addEndpoint adds what a record has counted to those that are alike.
+func (e *edgeState) addEndpoint(sums map[model.EndpointKey]model.Endpoint, number uint64) {
+	gained := e.last.endpoints[number].had
+	if was, known := e.base.endpoints[number]; known {
+		gained = gained.Since(&was.had)
+	}
+	if sum, known := sums[gained.EndpointKey]; known {
+		gained = sum.Plus(&gained)
+	}
+	sums[gained.EndpointKey] = gained
+}
+
+// forgetEndpoints keeps no more than the sums of records that are gone for long.
+func (e *edgeState) forgetEndpoints(now time.Time) {
+	for number, one := range e.last.endpoints {
+		if now.Sub(one.at) > forgetAfter {
+			e.addEndpoint(e.gone, number)
+			delete(e.last.endpoints, number)
+		}
+	}
+}
+
+// gainedEndpoints are what endpoints have counted, those that are alike together.
+func (e *edgeState) gainedEndpoints() []model.Endpoint {
+	sums := maps.Clone(e.gone)
+	for number := range e.last.endpoints {
+		e.addEndpoint(sums, number)
+	}
+	all := make([]model.Endpoint, 0, len(sums))
+	for _, e := range sums {
+		if e.Transactions() > 0 {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // earlier is what is known of a host from before this process: the newest frame's time.
@@ -81,15 +132,25 @@ func newMaker(first *reading, before earlier) *maker {
 	began := time.Unix(0, int64(first.EpochNS))
 	m := &maker{began: first.EpochNS, resolver: network.New(network.Options{}), containers: map[string]*containerState{},
 		groups: map[model.CgroupID]*groupState{}, edges: map[edgeID]*edgeState{},
-		goneGroups: map[model.CgroupID]gone[counters]{}, goneEdges: map[edgeID]gone[model.EdgeCounters]{}}
+		goneGroups: map[model.CgroupID]gone[counters]{}, goneEdges: map[edgeID]gone[edgeSums]{},
+		entries: map[uint64]gone[model.KernelDisk]{}, disks: disks.New()}
 	if before.known && !before.time.Before(began) {
 		began = first.At
 		for i := range first.Groups {
 			m.goneGroups[first.Groups[i].ID] = gone[counters]{first.Groups[i].Counters, first.At}
 		}
 		for i := range first.Edges {
-			m.goneEdges[first.Edges[i].ID] = gone[model.EdgeCounters]{first.Edges[i].Counters, first.At}
+			had := edgeSums{first.Edges[i].Counters, map[uint64]gone[model.Endpoint]{}}
+			had.Requests -= had.InFlight() // these are yet to be answered
+			m.goneEdges[first.Edges[i].ID] = gone[edgeSums]{had, first.At}
 		}
+		for i := range first.Endpoints {
+			e := &first.Endpoints[i]
+			if had, known := m.goneEdges[e.Edge]; known {
+				had.had.endpoints[e.Number] = gone[model.Endpoint]{e.Endpoint, first.At}
+			}
+		}
+		m.disks.Base(first.Disks)
 	}
 	// An epoch of its own: another maker of the same life, before this process, has had other rows.
 	m.builder = frame.NewBuilder(began.Add(time.Duration(first.At.UnixNano() % int64(time.Millisecond))))
@@ -143,18 +204,59 @@ func (m *maker) take(r *reading) {
 		e := m.edges[from.ID]
 		if e == nil {
 			m.instances++
-			e = &edgeState{key: from.Key, instance: m.instances}
+			e = &edgeState{key: from.Key, instance: m.instances, gone: map[model.EndpointKey]model.Endpoint{}}
+			e.last.endpoints = map[uint64]gone[model.Endpoint]{}
 			if was, before := m.goneEdges[from.ID]; before {
-				e.base, e.last = was.had, was.had
+				e.base, e.last = was.had, edgeSums{was.had.EdgeCounters, maps.Clone(was.had.endpoints)}
 				delete(m.goneEdges, from.ID)
 			}
 			m.edges[from.ID] = e
 		}
-		raiseEdge(&e.last, &from.Counters)
+		raiseEdge(&e.last.EdgeCounters, &from.Counters)
 		e.turn = m.turn
 	}
+	for i := range r.Endpoints {
+		from := &r.Endpoints[i]
+		if e := m.edges[from.Edge]; e != nil {
+			now := from.Endpoint
+			was := e.last.endpoints[from.Number].had
+			now.Aside, now.Latency = max(now.Aside, was.Aside), greater(was.Latency, now.Latency)
+			e.last.endpoints[from.Number] = gone[model.Endpoint]{now, r.At}
+		}
+	}
+	if r.HasDisks {
+		m.takeDisks(r)
+	}
 	m.last = *r
-	m.last.Containers, m.last.Groups, m.last.Edges = nil, nil, nil
+	m.last.Containers, m.last.Groups, m.last.Edges, m.last.Disks = nil, nil, nil, nil
+}
+
+// takeDisks adds what a reading says of disks. Entries that it does not have may be in one that is still to come: they
+// stay for a while.
+func (m *maker) takeDisks(r *reading) {
+	for i := range r.Disks {
+		e, before := m.entries[r.Disks[i].Entry]
+		if !before {
+			e.had = r.Disks[i]
+		}
+		raiseDisk(&e.had, &r.Disks[i])
+		e.at = r.At
+		m.entries[e.had.Entry] = e
+	}
+	prune(m.entries, r.At)
+	all := make([]model.KernelDisk, 0, len(m.entries))
+	for _, e := range m.entries {
+		all = append(all, e.had)
+	}
+	m.disks.Update(all, m.containerOf)
+}
+
+// containerOf is the container of a control group, nil where that is not known.
+func (m *maker) containerOf(id model.CgroupID) *model.Container {
+	if g := m.groups[id]; g != nil && m.containers[g.container] != nil {
+		return m.containers[g.container].container
+	}
+	return nil
 }
 
 // raise makes the counters among levels no less than they were.
@@ -184,7 +286,7 @@ func (m *maker) frame() *frame.Frame {
 	}
 	s := &model.Snapshot{Time: at, Host: model.Host{Name: m.last.Host, Cores: m.last.CPUs, BootID: m.last.BootID},
 		Self: model.SelfSample{Features: []model.Feature{{Name: "pull", Purpose: "figures that the kernel keeps as regions: no " +
-			"endpoints, disks, network interfaces and energy", State: model.FeatureWorks,
+			"network interfaces and energy", State: model.FeatureWorks,
 			Reason: "this host is read from outside, by " + m.last.By}}}}
 	if !m.framed.IsZero() {
 		s.Window = at.Sub(m.framed)
@@ -199,11 +301,14 @@ func (m *maker) frame() *frame.Frame {
 			c.container = &ended
 		}
 		containers = append(containers, c.container)
-		s.Containers = append(s.Containers, sampleOf(c, sums[id]))
+		sample := sampleOf(c, sums[id])
+		sample.Devices, sample.Syncs = m.disks.Of(id)
+		s.Containers = append(s.Containers, sample)
 	}
 	slices.SortFunc(s.Containers, func(a, b model.ContainerSample) int { return cmp.Compare(a.Container.ID, b.Container.ID) })
 	s.Edges = m.resolver.Resolve(m.view(at, containers))
 	f := m.builder.Build(s)
+	m.disks.Keep(containers)
 	m.forget(at)
 	return f
 }
@@ -238,14 +343,10 @@ func sampleOf(c *containerState, sum *counters) model.ContainerSample {
 
 func (m *maker) view(at time.Time, containers []*model.Container) network.View {
 	v := network.View{Time: at, Containers: containers, Edges: make([]model.KernelEdge, 0, len(m.edges)),
-		Container: func(id model.CgroupID) *model.Container {
-			if g := m.groups[id]; g != nil && m.containers[g.container] != nil {
-				return m.containers[g.container].container
-			}
-			return nil
-		}}
+		Container: m.containerOf}
 	for _, e := range m.edges {
-		v.Edges = append(v.Edges, model.KernelEdge{Key: e.key, Instance: e.instance, Counters: e.last.Since(&e.base)})
+		v.Edges = append(v.Edges, model.KernelEdge{Key: e.key, Instance: e.instance,
+			Counters: e.last.Since(&e.base.EdgeCounters), Endpoints: e.gainedEndpoints()})
 	}
 	slices.SortFunc(v.Edges, func(a, b model.KernelEdge) int { return cmp.Compare(a.Instance, b.Instance) })
 	return v
@@ -265,9 +366,11 @@ func (m *maker) forget(at time.Time) {
 	}
 	for id, e := range m.edges {
 		if e.turn != m.turn {
-			m.goneEdges[id] = gone[model.EdgeCounters]{e.last, at}
+			m.goneEdges[id] = gone[edgeSums]{e.last, at}
 			delete(m.edges, id)
+			continue
 		}
+		e.forgetEndpoints(at)
 	}
 	for id, c := range m.containers {
 		if c.turn != m.turn {

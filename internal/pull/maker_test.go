@@ -1,6 +1,8 @@
 package pull
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -24,7 +26,7 @@ func figuresOf[T any](of model.Entity, rows []model.Row[T]) (all region.Figures,
 			}
 			m := &region.Metric{Name: rows[i].Name, LabelName: c.Label.Name, LabelValue: c.Label.Value, Per: 1}
 			n := uint64(1000 + len(all))
-			f := region.Figure{Metric: m, Count: n}
+			f := region.Figure{Metric: m, Count: n, Less: 5 * n}
 			if c.Histogram != nil {
 				f.Histogram = &model.Histogram{Count: n, SumNS: n, ZeroCount: n}
 			}
@@ -97,12 +99,18 @@ type world struct {
 	now    time.Time
 	groups []groupReading
 	edges  []edgeReading
-	// cpu and bytes were counted in all, ended things too.
-	cpu, bytes uint64
-	next       uint64
+	disks  []model.KernelDisk
+	// endpoints are one of each edge.
+	endpoints []endpointReading
+	counted
+	// next counts control groups, and records those of endpoints.
+	next, records uint64
 	// ahead is by how much the clock of reader b is.
 	ahead time.Duration
 }
+
+// counted is what was counted in all, of ended things too: CPU time, bytes of edges and of disks, and requests to disks, and of endpoints.
+type counted struct{ cpu, bytes, disk, requests, asked uint64 }
 
 var worldBegan = time.Unix(1_700_000_000, 0)
 
@@ -117,6 +125,9 @@ func (w *world) step() {
 		w.groups = append(w.groups, groupReading{ID: model.CgroupID(w.next)})
 		w.edges = append(w.edges, edgeReading{ID: edgeID{uint32(w.next % 3), uint32(w.next)}, Key: model.KernelEdgeKey{
 			Owner: 1, Role: model.RoleClient, Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.next)}), 80)}})
+		w.endpoints = append(w.endpoints, w.newEndpoint(w.edges[len(w.edges)-1].ID))
+		w.disks = append(w.disks, model.KernelDisk{Entry: w.next, Group: model.CgroupID(w.next), BlockGroup: w.next,
+			Device: model.BlockDevice{Major: 8, Minor: uint32(w.next % 2 * 16), Name: []string{"sda", "sdb"}[w.next%2]}})
 	}
 	for i := range w.groups {
 		n := w.random.Uint64N(100)
@@ -128,12 +139,37 @@ func (w *world) step() {
 		w.edges[i].Counters.SentBytes += n
 		w.bytes += n
 	}
+	for i := range w.disks {
+		n := w.random.Uint64N(100)
+		read := &w.disks[i].Counters.Read
+		read.Operations, read.Bytes = read.Operations+1, read.Bytes+n
+		read.Latency = &model.Histogram{Count: read.Operations, ZeroCount: read.Operations}
+		w.disk, w.requests = w.disk+n, w.requests+1
+	}
+	for i := range w.endpoints {
+		n, m := w.random.Uint64N(10), w.random.Uint64N(3)
+		e := &w.endpoints[i].Endpoint
+		if e.Latency != nil {
+			n += e.Latency.Count
+			w.asked -= e.Latency.Count
+		}
+		e.Aside, e.Latency = e.Aside+m, &model.Histogram{Count: n, ZeroCount: n}
+		w.asked += n + m
+	}
 }
 
-// end ends a control group and an edge that have been read.
+// newEndpoint is a record of an endpoint that has begun.
+func (w *world) newEndpoint(of edgeID) endpointReading {
+	w.records++
+	return endpointReading{w.records, of, model.Endpoint{EndpointKey: model.EndpointKey{Protocol: model.HTTP, Name: "GET /"}}}
+}
+
+// end ends a control group and an edge that have been read, and gives the record of another edge's endpoint up.
 func (w *world) end() {
 	if len(w.groups) > 1 {
-		w.groups, w.edges = slices.Delete(w.groups, 1, 2), slices.Delete(w.edges, 1, 2)
+		w.groups, w.edges, w.disks = slices.Delete(w.groups, 1, 2), slices.Delete(w.edges, 1, 2), slices.Delete(w.disks, 1, 2)
+		w.endpoints = slices.Delete(w.endpoints, 1, 2)
+		w.endpoints[0] = w.newEndpoint(w.edges[0].ID)
 	}
 }
 
@@ -145,12 +181,23 @@ func (w *world) read(reader string, term, number uint64) *reading {
 	}
 	return &reading{From: "web1:1", Reader: reader, Term: term, Number: number, At: at, EpochNS: uint64(worldBegan.UnixNano()),
 		Host: "web1", CPUs: 2, Containers: []containerReading{{Container: model.Container{ID: model.HostContainerID, Name: "host",
-			Runtime: model.HostRuntime}}}, Groups: slices.Clone(w.groups), Edges: slices.Clone(w.edges)}
+			Runtime: model.HostRuntime}}}, Groups: slices.Clone(w.groups), Edges: slices.Clone(w.edges), HasDisks: true, Disks: slices.Clone(w.disks),
+		Endpoints: slices.Clone(w.endpoints)}
 }
 
 // totals are what the frames of a host have counted between two.
-func totals(t *testing.T, f *frame.Frame) (cpu, bytes uint64) {
+func totals(t *testing.T, f *frame.Frame) (all counted) {
 	t.Helper()
+	for row := range f.Tables[frame.Labelled].IDs {
+		labelled := &f.Tables[frame.Labelled]
+		n, _ := labelled.Columns[0].At(row)
+		switch f.Text(frame.Labelled, frame.LabelledMetric, row) {
+		case "container_disk_io_bytes_total":
+			all.disk += n
+		case "container_disk_operations_total":
+			all.requests += n
+		}
+	}
 	sum := func(table frame.TableID, column string) (n uint64) {
 		of := &f.Tables[table].Columns[frame.Column(table, column)]
 		for row := range f.Tables[table].IDs {
@@ -159,7 +206,9 @@ func totals(t *testing.T, f *frame.Frame) (cpu, bytes uint64) {
 		}
 		return n
 	}
-	return sum(frame.Containers, "cpu"), sum(frame.Edges, "request_bytes")
+	all.asked = sum(frame.Endpoints, "requests")
+	all.cpu, all.bytes = sum(frame.Containers, "cpu"), sum(frame.Edges, "request_bytes")
+	return all
 }
 
 // TestWhoReadsDoesNotMatter: two servers read at once, by clocks that differ, and what they read comes late, twice, in
@@ -209,17 +258,17 @@ func TestWhoReadsDoesNotMatter(t *testing.T) {
 				t.Fatal("no frame is due a second later")
 			}
 			frames = append(frames, m.frame())
-			var cpuBefore, bytesBefore uint64
+			var before counted
 			for i, f := range frames {
-				cpu, bytes := totals(t, f)
-				if cpu < cpuBefore || bytes < bytesBefore {
-					t.Fatalf("frame %d has %d ns and %d bytes, the one before %d and %d", i, cpu, bytes, cpuBefore, bytesBefore)
+				now := totals(t, f)
+				if now.cpu < before.cpu || now.bytes < before.bytes || now.disk < before.disk || now.requests < before.requests ||
+					now.asked < before.asked {
+					t.Fatalf("frame %d has %+v, the one before %+v", i, now, before)
 				}
-				cpuBefore, bytesBefore = cpu, bytes
+				before = now
 			}
-			if cpuBefore != w.cpu || bytesBefore != w.bytes || len(frames) < 5 {
-				t.Errorf("%d frames have %d ns and %d bytes, counted were %d and %d", len(frames), cpuBefore, bytesBefore, w.cpu,
-					w.bytes)
+			if before != w.counted || len(frames) < 5 {
+				t.Errorf("%d frames have %+v, counted were %+v", len(frames), before, w.counted)
 			}
 		})
 	}
@@ -240,20 +289,22 @@ func TestServerBegunAnew(t *testing.T) {
 		w := newWorld(1)
 		w.step()
 		first := w.read("a", 1, 1)
-		before := w.cpu
+		before := w.counted
 		m := newMaker(first, c.before)
 		m.take(first)
 		m.frame()
 		w.step()
 		w.now = w.now.Add(time.Second)
 		m.take(w.read("a", 1, 2))
-		want := w.cpu
+		m.take(w.read("a", 1, 3)) // a disk of a group that began just before shows at the reading after
+		want := w.counted
 		if !c.all {
-			want -= before
+			want = counted{want.cpu - before.cpu, want.bytes - before.bytes, want.disk - before.disk,
+				want.requests - before.requests, want.asked - before.asked}
 		}
 		f := m.frame()
-		if got, _ := totals(t, f); got != want {
-			t.Errorf("%s: %d ns, want %d of %d", c.name, got, want, w.cpu)
+		if got := totals(t, f); got != want {
+			t.Errorf("%s: %+v, want %+v of %+v", c.name, got, want, w.counted)
 		}
 		if began := time.Unix(0, int64(f.Epoch)); c.all != (began.Sub(worldBegan) < time.Millisecond) {
 			t.Errorf("%s: the epoch is %v, the agent's %v", c.name, began, worldBegan)
@@ -266,19 +317,51 @@ func TestMissingIsNotZero(t *testing.T) {
 	w := newWorld(1)
 	w.step()
 	r := w.read("a", 1, 1)
+	r.HasDisks, r.Disks = false, nil
 	r.Containers[0].Levels.Memory = level{7, true}
 	m := newMaker(r, earlier{})
 	m.take(r)
 	f := m.frame()
+	for row := range f.Tables[frame.Labelled].IDs {
+		switch name := f.Text(frame.Labelled, frame.LabelledMetric, row); name {
+		case "container_info", "outsight_feature_available", "outsight_build_info": // of names, and of who makes the frame
+		default:
+			t.Errorf("there is %s of a host whose disks were not read", name)
+		}
+	}
 	for column, want := range map[string]bool{"cpu": true, "memory_usage": true, "memory_rss": false, "disk_reads": false,
 		"throttled": false} {
 		if _, got := f.Tables[frame.Containers].Columns[frame.Column(frame.Containers, column)].At(0); got != want {
 			t.Errorf("%s is there: %v, want %v", column, got, want)
 		}
 	}
-	for column, want := range map[string]bool{"request_bytes": true, "in_flight": false, "rtt_min": false} {
+	for column, want := range map[string]bool{"request_bytes": true, "in_flight": true, "rtt_min": false} {
 		if _, got := f.Tables[frame.Edges].Columns[frame.Column(frame.Edges, column)].At(0); got != want {
 			t.Errorf("%s is there: %v, want %v", column, got, want)
+		}
+	}
+}
+
+// TestUnknownFrames: where it cannot be known which frames an earlier process has made, hosts count from now on, and an
+// agent that begins later counts from its begin on.
+func TestUnknownFrames(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		settled error
+		known   bool
+	}{{"all are stored", nil, false}, {"some may wait", errors.New("the log is full"), true}} {
+		p, err := New([]Host{{"web1:1", time.Second, ""}}, Options{Settled: func(context.Context) error { return c.settled },
+			Newest: func(context.Context, string) ([]*frame.Frame, error) { return nil, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, err := p.known(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := known(hostKey{"", "web1"})
+		if of.known != c.known || c.known && time.Since(of.time) > time.Minute {
+			t.Errorf("%s: %+v", c.name, of)
 		}
 	}
 }

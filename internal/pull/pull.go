@@ -48,8 +48,10 @@ type Options struct {
 	Credit int
 	// Take takes an encoded frame of a tenant's host. wantKey asks for a key frame.
 	Take func(ctx context.Context, tenant string, encoded []byte) (wantKey bool, err error)
-	// Newest are the newest frames that there are of a tenant's hosts.
-	Newest func(ctx context.Context, tenant string) ([]*frame.Frame, error)
+	// Newest are the newest frames that there are of a tenant's hosts. Settled waits until all that were taken before this
+	// process began are among them; nil where they are at once.
+	Newest  func(ctx context.Context, tenant string) ([]*frame.Frame, error)
+	Settled func(ctx context.Context) error
 	// Group is nil where this server is alone. Member is its name in it.
 	Group  Group
 	Member string
@@ -57,10 +59,14 @@ type Options struct {
 }
 
 const (
-	// leastDeadline is the least time for a reading.
+	// leastDeadline is the least time for a reading, firstDeadline that for the first one of a connection: names and
+	// histograms are read too, perhaps of many hosts at once, and where all were late together, all would begin anew.
 	leastDeadline = time.Second
+	firstDeadline = 10 * time.Second
 	// waitingReadings is how many readings may wait for each goroutine that makes frames.
 	waitingReadings = 64
+	// settledWithin is for how long Options.Settled may wait.
+	settledWithin = 30 * time.Second
 	// leaseEvery is how often a lease is renewed, renewWithin for how long that is tried.
 	leaseEvery  = 300 * time.Millisecond
 	renewWithin = time.Second
@@ -87,8 +93,9 @@ type source struct {
 	wake chan struct{}
 
 	mu sync.Mutex // guards what follows
-	// status is what is known of the host.
-	status Status
+	// status is what is known of the host, handing which servers cannot read it.
+	status  Status
+	handing handing
 }
 
 // Status is how the reading of a host is going on.
@@ -101,6 +108,8 @@ type Status struct {
 	// Late is why the last reading failed; empty where it did not, or where another one reads. Error is the whole of it.
 	Late  Reason
 	Error string
+	// HandedOn says that this server cannot read it, and another one is to.
+	HandedOn bool
 	// By is the transport, At the time of the newest reading that came, whoever read.
 	By string
 	At time.Time
@@ -125,7 +134,7 @@ func New(hosts []Host, o Options) (*Pull, error) {
 	}
 	for i, h := range hosts {
 		s := &source{Host: h, maker: i % len(p.makers), wake: make(chan struct{}, 1),
-			status: Status{Address: h.Address, Mine: o.Group == nil}}
+			status: Status{Address: h.Address, Mine: o.Group == nil}, handing: handing{interval: h.Interval}}
 		p.hosts = append(p.hosts, s)
 		p.by[h.Address] = s
 	}
@@ -135,7 +144,7 @@ func New(hosts []Host, o Options) (*Pull, error) {
 // Run reads until ctx ends.
 func (p *Pull) Run(ctx context.Context) error {
 	known, err := p.known(ctx)
-	if err != nil {
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	var running sync.WaitGroup
@@ -168,8 +177,23 @@ func (p *Pull) Run(ctx context.Context) error {
 // hostKey is a host of a tenant.
 type hostKey struct{ tenant, host string }
 
-// known are the hosts of which there are frames.
-func (p *Pull) known(ctx context.Context) (map[hostKey]earlier, error) {
+// known tells of which hosts there are frames. A frame that an earlier process has made, and that is not stored yet, has
+// what a host's agent counted since it began: it must not be counted once more. Where it cannot be known whether there is
+// such a one, there is.
+func (p *Pull) known(ctx context.Context) (func(hostKey) earlier, error) {
+	if p.options.Settled != nil {
+		within, cancel := context.WithTimeout(ctx, settledWithin)
+		err := p.options.Settled(within)
+		cancel()
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		if err != nil {
+			begin := time.Now()
+			p.options.Logger.Warn("hosts count from now on: it is not known which frames there are", "error", err)
+			return func(hostKey) earlier { return earlier{true, begin} }, nil
+		}
+	}
 	all, tenants := map[hostKey]earlier{}, map[string]bool{}
 	for _, s := range p.hosts {
 		if tenants[s.Tenant] {
@@ -184,7 +208,7 @@ func (p *Pull) known(ctx context.Context) (map[hostKey]earlier, error) {
 			all[hostKey{s.Tenant, f.Host}] = earlier{true, f.Time}
 		}
 	}
-	return all, nil
+	return func(of hostKey) earlier { return all[of] }, nil
 }
 
 // connection is how a host is read by this server at the moment.
@@ -219,58 +243,68 @@ func (p *Pull) read(ctx context.Context, s *source) {
 		case <-timer.C:
 		}
 		lease, mine := p.owns(s)
-		if !mine {
+		if !mine && !p.isDue(s) {
 			c.close()
 		} else {
 			number++
-			if r := p.readOnce(ctx, s, &c); r != nil {
+			r, tell := p.readOnce(ctx, s, &c)
+			if r == nil && tell {
+				p.tell(codec, &reading{From: s.Address, Reader: p.options.Member, Term: lease.Term, Number: number, Cannot: true})
+			}
+			if r != nil {
 				r.Reader, r.Term, r.Number = p.options.Member, lease.Term, number
 				p.tell(codec, r)
 				p.put(s, r)
 			}
+			p.shareOne(s)
 		}
 		now := time.Now()
 		timer.Reset(now.Truncate(s.Interval).Add(s.Interval).Sub(now))
 	}
 }
 
-// readOnce is nil where the host is late.
-func (p *Pull) readOnce(ctx context.Context, s *source, c *connection) *reading {
+// readOnce is nil where the host is late; cannot says that the others are to be told.
+func (p *Pull) readOnce(ctx context.Context, s *source, c *connection) (r *reading, cannot bool) {
 	begin := time.Now()
-	within, cancel := context.WithTimeout(ctx, max(s.Interval, leastDeadline))
-	defer cancel()
-	sample, err := p.collect(within, s, c)
+	sample, err := p.collect(ctx, s, c)
 	p.counts.readNS.Add(uint64(time.Since(begin)))
 	if ctx.Err() != nil {
-		return nil
+		return nil, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.handing.tried = begin
 	if err != nil {
 		c.close()
 		reason := ReasonOf(err)
-		if s.status.Late == "" {
-			p.options.Logger.Warn("a host cannot be read", "host", s.Address, "reason", reason, "error", err)
+		if s.status.Mine { // else another server reads it, and this one tries whether it can again
+			if s.status.Late == "" {
+				p.options.Logger.Warn("a host cannot be read", "host", s.Address, "reason", reason, "error", err)
+			}
+			s.status.Late, s.status.Error = reason, err.Error()
 		}
-		s.status.Late, s.status.Error = reason, err.Error()
 		p.counts.failed[slices.Index(Reasons, reason)].Add(1)
-		return nil
+		return nil, p.options.Group != nil && s.handing.fail(p.options.Member, begin, time.Now())
 	}
+	s.handing.failed = 0
+	s.handing.succeed(p.options.Member)
 	if s.status.Late != "" {
 		p.options.Logger.Info("a host can be read again", "host", s.Address)
 	}
 	p.counts.readings.Add(1)
 	p.counts.bytes.Add(uint64(sample.Bytes))
-	r := readingOf(sample)
+	r = readingOf(sample)
 	r.From, r.At, r.By = s.Address, begin, c.by
 	s.status.Late, s.status.Error = "", ""
-	return r
+	return r, false
 }
 
 func (p *Pull) collect(ctx context.Context, s *source, c *connection) (*region.Sample, error) {
+	deadline := max(s.Interval, leastDeadline)
 	if c.reader == nil {
-		r, by, err := Dial(ctx, s.Address, p.options.Key, p.options.DialOptions)
-		if err != nil {
+		dialling, cancel := context.WithTimeout(ctx, deadline)
+		r, by, err := Dial(dialling, s.Address, p.options.Key, p.options.DialOptions)
+		if cancel(); err != nil {
 			return nil, err
 		}
 		if c.reader, c.by = r, by; p.window != nil {
@@ -280,8 +314,11 @@ func (p *Pull) collect(ctx context.Context, s *source, c *connection) (*region.S
 		if s.Interval < framePeriod {
 			c.collector.Thorough = framePeriod // that of frames
 		}
+		deadline = max(deadline, firstDeadline)
 	}
-	return c.collector.Collect(ctx)
+	within, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	return c.collector.Collect(within)
 }
 
 // tell sends a reading to the others of the group.
@@ -324,14 +361,29 @@ func (p *Pull) receive(ctx context.Context) error {
 			}
 			return
 		}
-		if s := p.by[r.From]; s != nil && r.Reader != p.options.Member {
+		s := p.by[r.From]
+		if s == nil || r.Reader == p.options.Member {
+			return
+		}
+		s.mu.Lock()
+		changed := r.Cannot
+		if r.Cannot {
+			s.handing.note(r.Reader, time.Now())
+		} else {
+			changed = s.handing.succeed(r.Reader)
+		}
+		s.mu.Unlock()
+		if changed {
+			p.shareOne(s)
+		}
+		if !r.Cannot {
 			p.put(s, r)
 		}
 	})
 }
 
 // makeFrames makes frames of the readings of a queue.
-func (p *Pull) makeFrames(ctx context.Context, queue <-chan *reading, known map[hostKey]earlier) {
+func (p *Pull) makeFrames(ctx context.Context, queue <-chan *reading, known func(hostKey) earlier) {
 	makers, buffer := map[string]*maker{}, []byte(nil)
 	for {
 		var r *reading
@@ -346,7 +398,7 @@ func (p *Pull) makeFrames(ctx context.Context, queue <-chan *reading, known map[
 			p.counts.stale.Add(1)
 			continue
 		case m == nil || m.began != r.EpochNS:
-			before := known[hostKey{s.Tenant, r.Host}]
+			before := known(hostKey{s.Tenant, r.Host})
 			if m != nil && m.framed.After(before.time) {
 				before = earlier{true, m.framed}
 			}
@@ -418,26 +470,41 @@ func (p *Pull) keepLease(ctx context.Context) {
 // share wakes the readers of hosts that are this server's now and were not.
 func (p *Pull) share() {
 	for _, s := range p.hosts {
-		_, mine := p.owns(s)
-		s.mu.Lock()
-		was := s.status.Mine
-		if s.status.Mine = mine; !mine {
-			s.status.Late, s.status.Error = "", ""
+		p.shareOne(s)
+	}
+}
+
+// shareOne is share of one host.
+func (p *Pull) shareOne(s *source) {
+	_, mine := p.owns(s)
+	s.mu.Lock()
+	was := s.status.Mine
+	if s.status.Mine = mine; !mine {
+		if was && s.status.Late != "" {
+			p.options.Logger.Warn("a host that cannot be read is handed on to another server", "host", s.Address)
 		}
-		s.mu.Unlock()
-		if mine && !was {
-			p.counts.takenOver.Add(1)
-			select {
-			case s.wake <- struct{}{}:
-			default: // it is awake
-			}
+		s.status.Late, s.status.Error = "", ""
+	}
+	s.mu.Unlock()
+	if mine && !was {
+		p.counts.takenOver.Add(1)
+		select {
+		case s.wake <- struct{}{}:
+		default: // it is awake
 		}
 	}
 }
 
+// isDue reports whether this server is to try a host that it has handed on.
+func (p *Pull) isDue(s *source) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.options.Group != nil && s.handing.isDue(p.options.Member, time.Now())
+}
+
 // owns reports whether this server is to read a host: of the members of the group, the one with the greatest hash of its
 // name with the host's (rendezvous hashing). So a member that goes away hands its own hosts to the others, and no other
-// host changes hands.
+// host changes hands. Members that cannot read the host are left out, as long as another one may.
 func (p *Pull) owns(s *source) (Lease, bool) {
 	if p.options.Group == nil {
 		return Lease{}, true
@@ -446,7 +513,10 @@ func (p *Pull) owns(s *source) (Lease, bool) {
 	if lease == nil {
 		return Lease{}, false
 	}
-	return *lease, owner(lease.Members, s.Address) == p.options.Member
+	s.mu.Lock()
+	able := s.handing.able(lease.Members, time.Now())
+	s.mu.Unlock()
+	return *lease, owner(able, s.Address) == p.options.Member
 }
 
 // owner is the member that reads a host; empty where there is none.
@@ -473,6 +543,7 @@ func (p *Pull) Statuses() []Status {
 	for i, s := range p.hosts {
 		s.mu.Lock()
 		all[i] = s.status
+		all[i].HandedOn = !s.status.Mine && s.handing.isHandedOn(p.options.Member, time.Now())
 		s.mu.Unlock()
 	}
 	return all

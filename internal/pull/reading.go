@@ -20,6 +20,8 @@ type reading struct {
 	// From is the address that was read, Reader the server that did it: its Number is the order of its readings, Term that
 	// of its lease (Lease.Term), 0 without a Group.
 	From, Reader string
+	// Cannot says that Reader cannot read the host. Nothing else than these, Term and Number is there.
+	Cannot       bool
 	Term, Number uint64
 	// At is when the reading began by the reader's clock, By the transport.
 	At time.Time
@@ -31,6 +33,11 @@ type reading struct {
 	Containers   []containerReading
 	Groups       []groupReading
 	Edges        []edgeReading
+	// HasDisks says that Disks were read.
+	HasDisks bool
+	Disks    []model.KernelDisk
+	// Endpoints are those of which something has been counted.
+	Endpoints []endpointReading
 }
 
 type containerReading struct {
@@ -49,6 +56,13 @@ type edgeReading struct {
 	ID       edgeID
 	Key      model.KernelEdgeKey
 	Counters model.EdgeCounters
+}
+
+type endpointReading struct {
+	// Number is that of its record, Edge its edge.
+	Number   uint64
+	Edge     edgeID
+	Endpoint model.Endpoint
 }
 
 // edgeID is a record of an edge, as long as it is of one.
@@ -75,13 +89,24 @@ func readingOf(s *region.Sample) *reading {
 		r.Edges[i].ID, r.Edges[i].Key = edgeID{e.Index, e.Generation}, e.Key
 		fillEdge(&r.Edges[i].Counters, e.Key.Role, e.Figures)
 	}
+	r.HasDisks = s.HasDisks
+	r.Disks = make([]model.KernelDisk, len(s.Disks))
+	for i := range s.Disks {
+		r.Disks[i] = diskOf(&s.Disks[i])
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if of := endpointOf(e); of.Transactions() > 0 { // else it was asked for, and not answered yet
+			r.Endpoints = append(r.Endpoints, endpointReading{e.Number, edgeID{e.Edge, e.EdgeGeneration}, of})
+		}
+	}
 	return r
 }
 
 // Bounds of what other servers send.
 const (
 	maxReadingBytes = 64 << 20
-	readingVersion  = 1
+	readingVersion  = 2
 )
 
 // readingCodec turns readings into messages and back. It is for one goroutine.

@@ -42,10 +42,14 @@ func (p *Pull) WriteMetrics(w io.Writer) error {
 	}
 	states := map[string]int{}
 	var late []any
+	handedOn := 0
 	for _, s := range p.Statuses() {
 		switch {
 		case !s.Mine:
 			states["elsewhere"]++
+			if s.HandedOn {
+				handedOn++
+			}
 		case s.Late != "":
 			states["late"]++
 			late = append(late, fmt.Sprintf("{address=%q,reason=%q}", s.Address, s.Late), 1)
@@ -81,6 +85,8 @@ func (p *Pull) WriteMetrics(w io.Writer) error {
 		members = len(lease.Members)
 	}
 	family("outsight_pull_members", "gauge", "Servers that share the hosts", "", members)
+	family("outsight_pull_handed_on_hosts", "gauge", "Hosts that this server cannot read and another one of its group does", "",
+		handedOn)
 	family("outsight_pull_taken_over_hosts_total", "counter", "Times that a host became this server's to read", "",
 		p.counts.takenOver.Load())
 	family("outsight_pull_unrenewed_leases_total", "counter", "Times that the lease of this server could not be renewed", "",

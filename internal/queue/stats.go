@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,6 +47,22 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	}
 	s.DeadLetters = dead.CachedInfo().State.Msgs
 	return s, nil
+}
+
+// recoveredPause is between two questions of AwaitRecovered.
+const recoveredPause = 50 * time.Millisecond
+
+// AwaitRecovered waits until all messages that were in the stream at Open have been handled. It needs Consume to run.
+func (q *Queue) AwaitRecovered(ctx context.Context) error {
+	for {
+		info, err := q.stream.Info(ctx)
+		if err == nil && (info.State.Msgs == 0 || info.State.FirstSeq > q.lastRecovered) {
+			return nil
+		}
+		if sleep(ctx, recoveredPause); ctx.Err() != nil {
+			return fmt.Errorf("waiting for what was in the queue %q: %w", q.options.Stream, errors.Join(ctx.Err(), err))
+		}
+	}
 }
 
 // subject is where messages of a stream are published.

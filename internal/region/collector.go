@@ -2,8 +2,10 @@ package region
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,6 +26,18 @@ type EdgeFigures struct {
 	Figures           Figures
 }
 
+// InFlightSeries is the gauge of edges whose Figure.Less is told.
+const InFlightSeries = "outsight_edge_requests_in_flight"
+
+// waiting corrects the requests in flight of UDP: those that will have no reply are not in flight for ever.
+func (e *EdgeFigures) waiting() {
+	if f := e.Figures.Of(InFlightSeries); f != nil && e.Key.Transport == model.UDP {
+		begun := f.Count + f.Less
+		f.Count = min(f.datagrams, begun)
+		f.Less = begun - f.Count
+	}
+}
+
 // GroupFigures are those of a control group that there is, without what the figures of its container say.
 type GroupFigures struct {
 	ID model.CgroupID
@@ -40,6 +54,10 @@ type Sample struct {
 	Containers []ContainerFigures
 	Groups     []GroupFigures
 	Edges      []EdgeFigures
+	// Disks are those of a thorough reading alone, of a host that has them (HasDisks), as are Endpoints.
+	HasDisks  bool
+	Disks     []DiskFigures
+	Endpoints []EndpointFigures
 	// Restarted says that the host's agent is another one than at the reading before: all counters began anew.
 	Restarted bool
 	// Reads and Bytes are what was read for it.
@@ -66,14 +84,16 @@ type Collector struct {
 	seen header
 	// histograms as they were read last, with the sum of then.
 	histograms map[histogramKey]histogramState
-	// turn counts looks for new edges, looked is when the last thorough reading began.
-	turn   int
+	// looked is when the last thorough reading began.
 	looked time.Time
 	// slots and edges are those that are known, in order. wanted is what is read of them, nil where it has to be found anew.
 	slots  []slotOwner
 	edges  []knownEdge
 	wanted *wantedRecords
-	sample *Sample
+	// edgeTable, disks and endpoints are nil where the host has none.
+	edgeTable        *table
+	disks, endpoints *numbered
+	sample           *Sample
 }
 
 // slotOwner is whose a slot is: a control group, of a container by its index.
@@ -101,9 +121,6 @@ type histogramState struct {
 // NewCollector reads by r. Nothing is read before Collect.
 func NewCollector(r Reader) *Collector { return &Collector{reader: r} }
 
-// scanEvery is in how many thorough readings all records of edges are looked at once, and not only those that were in use.
-const scanEvery = 10
-
 // Collect reads. After an error the next one begins anew.
 func (c *Collector) Collect(ctx context.Context) (*Sample, error) {
 	c.sample = &Sample{}
@@ -118,7 +135,7 @@ func (c *Collector) Collect(ctx context.Context) (*Sample, error) {
 
 func (c *Collector) collect(ctx context.Context) error {
 	now := time.Now()
-	for range attempts {
+	for attempt := range attempts {
 		if c.control == nil {
 			if err := c.refresh(ctx); err != nil {
 				return err
@@ -128,7 +145,10 @@ func (c *Collector) collect(ctx context.Context) error {
 		if err := c.find(ctx, thorough); err != nil {
 			return err
 		}
-		same, err := c.readFigures(ctx, thorough)
+		same, err := c.readFigures(ctx, thorough, attempt == 0)
+		if errors.Is(err, errBegun) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -143,6 +163,22 @@ func (c *Collector) collect(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("reading the control region: %w", ErrBusy)
+}
+
+// errBegun says that records have begun since the last look for such, which is to be made at once.
+var errBegun = errors.New("records have begun")
+
+// tables are those of the host.
+func (c *Collector) tables() (all []*table) {
+	if c.edgeTable != nil {
+		all = append(all, c.edgeTable)
+	}
+	for _, n := range []*numbered{c.disks, c.endpoints} {
+		if n != nil {
+			all = append(all, n.table)
+		}
+	}
+	return all
 }
 
 // refresh reads control and dictionary where their generations say that they have changed.
@@ -161,9 +197,11 @@ func (c *Collector) refresh(ctx context.Context) error {
 			return err
 		}
 		c.plan, c.wanted = newPlan(c.control), nil
+		c.edges, c.edgeTable = nil, tableOf(c.control, IndexEdge)
+		c.disks, c.endpoints = newNumbered(c.control, IndexDisk), newNumbered(c.control, IndexEndpoint)
 		if before == nil || before.EpochNS != c.control.EpochNS {
 			c.sample.Restarted = c.sample.Restarted || before != nil
-			c.dictionary, c.slots, c.edges, c.turn, c.looked = nil, nil, nil, 0, time.Time{}
+			c.dictionary, c.slots, c.looked = nil, nil, time.Time{}
 			c.histograms = map[histogramKey]histogramState{}
 		}
 	}
@@ -199,20 +237,23 @@ func (c *Collector) readAll(ctx context.Context, reads []Read) error {
 	return c.reader.ReadAll(ctx, reads)
 }
 
-// find looks for slots and edges that are in use, where that is due.
+// find looks for slots that are in use, where that is due, and for records that have begun.
 func (c *Collector) find(ctx context.Context, thorough bool) error {
 	if c.slots == nil || thorough {
 		if err := c.findSlots(ctx); err != nil {
 			return err
 		}
 	}
+	if err := c.findEdges(ctx, thorough); err != nil {
+		return err
+	}
 	if thorough {
-		if c.turn%scanEvery == 0 {
-			if err := c.findEdges(ctx); err != nil {
-				return err
-			}
+		if err := c.disks.find(ctx, c); err != nil {
+			return err
 		}
-		c.turn++
+		if err := c.endpoints.find(ctx, c); err != nil {
+			return err
+		}
 	}
 	if c.wanted != nil {
 		return nil
@@ -243,24 +284,83 @@ func (c *Collector) findSlots(ctx context.Context) error {
 	return nil
 }
 
-// findEdges finds all that there are, and reads who they are.
-func (c *Collector) findEdges(ctx context.Context) error {
-	d := c.plan.edges
-	if d == nil {
+// findEdges finds those that have begun, and reads who they are.
+func (c *Collector) findEdges(ctx context.Context, thorough bool) error {
+	t := c.edgeTable
+	if t == nil {
 		return nil
 	}
-	all, err := c.readWhole(ctx, d.region)
-	if err != nil {
+	began, err := c.recordsThatBegan(ctx, t, thorough)
+	if err != nil || len(began) == 0 {
 		return err
 	}
-	size := d.region.RecordBytes * d.region.Lanes
+	by := make(map[uint32]knownEdge, len(c.edges)+len(began))
+	for _, e := range c.edges {
+		by[e.index] = e
+	}
+	for index, b := range began {
+		by[index] = knownEdge{index, t.parts.generationOf(b), t.keys.read(b)}
+	}
 	c.edges, c.wanted = nil, nil
-	for index := range d.region.Records / d.region.Lanes {
-		if b := all[index*size : (index+1)*size]; d.owner.number(b, 0) != 0 {
-			c.edges = append(c.edges, knownEdge{index, d.parts.generationOf(b), d.keys.read(b)})
-		}
+	for _, index := range slices.Sorted(maps.Keys(by)) {
+		c.edges = append(c.edges, by[index])
 	}
 	return nil
+}
+
+// numberedThatStayed are empty figures of disks and endpoints, nil in the place of those that are others than before.
+func (c *Collector) numberedThatStayed(w *wantedRecords, thorough bool) (map[Index][]Figures, error) {
+	if !thorough {
+		return nil, nil
+	}
+	all := map[Index][]Figures{}
+	for index, n := range map[Index]*numbered{IndexDisk: c.disks, IndexEndpoint: c.endpoints} {
+		if n == nil {
+			continue
+		}
+		of := w.disks.of
+		if index == IndexEndpoint {
+			of = w.endpoints.of
+		}
+		all[index] = make([]Figures, len(of))
+		for i, same := range n.stayed(c, of) {
+			shape := &c.plan.endpoint
+			if index == IndexDisk {
+				if shape = &c.plan.disk; c.diskOf(of[i]).Syncs {
+					shape = &c.plan.syncs
+				}
+			}
+			if !same {
+				continue
+			}
+			one, err := shape.figures(1)
+			if err != nil {
+				return nil, err
+			}
+			all[index][i] = one[0]
+		}
+	}
+	return all, nil
+}
+
+// addNumbered adds disks and endpoints to the sample.
+func (c *Collector) addNumbered(w *wantedRecords, figures map[Index][]Figures) {
+	c.sample.HasDisks = figures[IndexDisk] != nil
+	for i, f := range figures[IndexDisk] {
+		if f != nil {
+			d := c.diskOf(w.disks.of[i])
+			d.Figures = f.known()
+			c.sample.Disks = append(c.sample.Disks, d)
+		}
+	}
+	for i, f := range figures[IndexEndpoint] {
+		if f != nil {
+			e := c.endpointOf(w.endpoints.of[i])
+			e.Figures = f.known()
+			e.countTimed()
+			c.sample.Endpoints = append(c.sample.Endpoints, e)
+		}
+	}
 }
 
 // readWhole reads all records of a region.
@@ -277,10 +377,24 @@ func (c *Collector) readWhole(ctx context.Context, r *Region) ([]byte, error) {
 
 // readFigures reads all counters, and what they are of. same is false where the control region or the dictionary is not
 // the one any more by which that was known.
-func (c *Collector) readFigures(ctx context.Context, thorough bool) (same bool, err error) {
+// The error is errBegun where records have begun that are not known, and first is set.
+func (c *Collector) readFigures(ctx context.Context, thorough, first bool) (same bool, err error) {
 	w := c.wanted
-	if err := c.readAll(ctx, w.figures); err != nil {
+	reads := w.figures
+	if thorough {
+		reads = slices.Concat(reads, w.thorough)
+	}
+	if err := c.readAll(ctx, reads); err != nil {
 		return false, fmt.Errorf("reading figures: %w", err)
+	}
+	for _, one := range w.counts {
+		one.table.counted = binary.LittleEndian.Uint64(one.into)
+		if first && !one.table.isKnown() && (thorough || one.table == c.edgeTable) {
+			err = errBegun
+		}
+	}
+	if err != nil {
+		return false, err
 	}
 	if err := c.readAll(ctx, w.owners); err != nil {
 		return false, fmt.Errorf("reading whose figures are: %w", err)
@@ -296,9 +410,16 @@ func (c *Collector) readFigures(ctx context.Context, thorough bool) (same bool, 
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return false, err
 	}
+	numbered, err := c.numberedThatStayed(w, thorough)
+	if err != nil {
+		return false, err
+	}
 	var histograms []wantedHistogram
 	for i := range w.records {
-		if histograms, err = c.add(ctx, &w.records[i], groups, containers, edges, thorough, histograms); err != nil {
+		if w.records[i].thorough && !thorough {
+			continue
+		}
+		if histograms, err = c.add(ctx, &w.records[i], groups, containers, edges, numbered, thorough, histograms); err != nil {
 			return false, err
 		}
 	}
@@ -312,16 +433,18 @@ func (c *Collector) readFigures(ctx context.Context, thorough bool) (same bool, 
 	for _, e := range edges {
 		if e != nil {
 			e.Figures = e.Figures.known()
+			e.waiting()
 			c.sample.Edges = append(c.sample.Edges, *e)
 		}
 	}
+	c.addNumbered(w, numbered)
 	return true, nil
 }
 
 // edgesThatStayed are the known edges whose records are still theirs, without their figures; nil in the place of others.
 // Edges that have taken the places of others are known from now on.
 func (c *Collector) edgesThatStayed() ([]*EdgeFigures, error) {
-	d, w := c.plan.edges, c.wanted
+	d, w := c.edgeTable, c.wanted
 	if d == nil {
 		return nil, nil
 	}
@@ -371,7 +494,7 @@ func (c *Collector) edgesThatStayed() ([]*EdgeFigures, error) {
 
 // add adds the figures of the records of a region to those of whom they are of. It answers the histograms that they are
 // sums of, if the reading is to have them.
-func (c *Collector) add(ctx context.Context, of *wantedRegion, groups, containers []Figures, edges []*EdgeFigures, thorough bool,
+func (c *Collector) add(ctx context.Context, of *wantedRegion, groups, containers []Figures, edges []*EdgeFigures, numbered map[Index][]Figures, thorough bool,
 	histograms []wantedHistogram) ([]wantedHistogram, error) {
 	for i, b := range of.of {
 		to, fields := Figures(nil), of.plan.fields
@@ -390,7 +513,14 @@ func (c *Collector) add(ctx context.Context, of *wantedRegion, groups, container
 				continue
 			}
 			if to = e.Figures; e.Key.Role == model.RoleServer {
-				fields = of.plan.server
+				fields = of.plan.other
+			}
+		case IndexDisk, IndexEndpoint:
+			if to = numbered[of.plan.region.Index][i]; to == nil {
+				continue
+			}
+			if of.plan.region.Index == IndexDisk && c.diskOf(b).Syncs {
+				fields = of.plan.other
 			}
 		}
 		b, err := c.consistent(ctx, of, i, b)

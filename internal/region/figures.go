@@ -14,6 +14,10 @@ type Figure struct {
 	Count uint64
 	// Histogram of a metric that has one; it must not be changed.
 	Histogram *model.Histogram
+	// Less is what was taken away from Count, of a gauge that is a difference.
+	Less uint64
+	// datagrams is what Count is of an edge of UDP.
+	datagrams uint64
 	// sum says that Count is the sum of a histogram, there that the host has the figure.
 	sum, there bool
 }

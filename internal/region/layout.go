@@ -126,9 +126,26 @@ const (
 	RoleTail
 	// RoleKnown has a bit for each of the fields that are there: Field.Mask.
 	RoleKnown
-	// RoleGeneration changes when the record gets another owner.
+	// RoleGeneration changes when the record gets another owner; of disks and endpoints it is 0 until it has one.
 	RoleGeneration
+	// RoleBegun counts the records of the region Field.Refers that have begun to have an owner, ever, and RoleBegunRecords
+	// has the last of them: number n at n modulo Field.Count, n in the upper 32 bits and the record's index in the lower.
+	RoleBegun
+	RoleBegunRecords
+	// RoleLess is taken away from the gauge of the same metric, which is not less than 0.
+	RoleLess
+	// RoleDatagrams is that gauge of an edge of UDP, whatever other fields say.
+	RoleDatagrams
 )
+
+// isFigure says that a field of the role is a part of a figure.
+func (r Role) isFigure() bool {
+	switch r {
+	case RoleCounter, RoleGauge, RoleSum, RoleLess, RoleDatagrams:
+		return true
+	}
+	return false
+}
 
 // header begins the control region.
 type header struct {

@@ -12,8 +12,10 @@ type plan struct {
 	counting map[Index][]*recordPlan
 	// containers, and edges of a client's and of a server's end, have figures of these metrics, in this order.
 	containers, client, server shape
-	// slots and edges are the regions that say which of their records are in use, nil where there are none.
-	slots, edges *directory
+	// disk, syncs and endpoint are the same of these.
+	disk, syncs, endpoint shape
+	// slots is the region that says which of its records are in use, nil where there is none.
+	slots *directory
 }
 
 // shape are the metrics of one kind of container or edge.
@@ -36,8 +38,9 @@ type directory struct {
 type recordPlan struct {
 	region *Region
 	parts  recordParts
-	// fields are those that have metrics; in the records of a server's end of an edge they are server.
-	fields, server []fieldPlan
+	// fields are those that have metrics; in the records of a server's end of an edge, and of synchronised files, they are
+	// other.
+	fields, other []fieldPlan
 }
 
 // fieldPlan says that a field is a part of the figure with number place.
@@ -53,7 +56,7 @@ type recordParts struct{ head, tail, generation, known *Field }
 
 // newPlan is the plan of what a control region says.
 func newPlan(c *Control) *plan {
-	p := &plan{counting: map[Index][]*recordPlan{}, slots: directoryOf(c, IndexSlot), edges: directoryOf(c, IndexEdge)}
+	p := &plan{counting: map[Index][]*recordPlan{}, slots: directoryOf(c, IndexSlot)}
 	for i := range c.Regions {
 		r := &c.Regions[i]
 		of := &recordPlan{region: r, parts: r.parts()}
@@ -62,7 +65,12 @@ func newPlan(c *Control) *plan {
 			of.fields = p.containers.place(c, r, func(f *Field) int { return f.Metric })
 		case IndexEdge:
 			of.fields = p.client.place(c, r, func(f *Field) int { return f.Metric })
-			of.server = p.server.place(c, r, func(f *Field) int { return f.ServerMetric })
+			of.other = p.server.place(c, r, func(f *Field) int { return f.ServerMetric })
+		case IndexDisk:
+			of.fields = p.disk.place(c, r, func(f *Field) int { return f.Metric })
+			of.other = p.syncs.place(c, r, func(f *Field) int { return f.ServerMetric })
+		case IndexEndpoint:
+			of.fields = p.endpoint.place(c, r, func(f *Field) int { return f.Metric })
 		}
 		if len(of.fields) > 0 {
 			p.counting[r.Index] = append(p.counting[r.Index], of)
@@ -76,7 +84,7 @@ func (s *shape) place(c *Control, r *Region, metric func(*Field) int) (all []fie
 	for i := range r.Fields {
 		field := &r.Fields[i]
 		at := metric(field)
-		if at < 0 || !field.Type.isNumber() || field.Role != RoleCounter && field.Role != RoleGauge && field.Role != RoleSum {
+		if at < 0 || !field.Type.isNumber() || !field.Role.isFigure() {
 			continue
 		}
 		one := fieldPlan{Field: field, place: s.placeOf(&c.Metrics[at])}
@@ -124,9 +132,20 @@ func (s *shape) figures(n int) ([]Figures, error) {
 // add adds the numbers of one index, of all of its lanes, to figures. known are the bits of the figures that are there.
 func (p *recordPlan) add(to Figures, fields []fieldPlan, b []byte, known uint32) {
 	for i := range fields {
-		if f := &fields[i]; known&f.Mask == f.Mask {
-			to[f.place].Count += f.total(p.region, b)
-			to[f.place].there = true
+		f := &fields[i]
+		if known&f.Mask != f.Mask {
+			continue
+		}
+		figure, n := &to[f.place], f.total(p.region, b)
+		figure.there = true
+		switch f.Role {
+		case RoleLess:
+			figure.Less += n
+			figure.Count -= min(figure.Count, n)
+		case RoleDatagrams:
+			figure.datagrams += n
+		default:
+			figure.Count += n
 		}
 	}
 }

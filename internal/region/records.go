@@ -3,6 +3,7 @@ package region
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -61,19 +62,31 @@ func recordsOf(r *Region, indexes []uint32) (records, error) {
 // somebody has begun or ended.
 type wantedRecords struct {
 	// figures are read first, owners and the control region's header with them when figures are there.
-	figures, owners []Read
-	header          []byte
-	// slots and edges are the records that say who has them, in the order of those that are known.
-	slots, edges records
-	records      []wantedRegion
+	// thorough are read with figures at a thorough reading.
+	figures, owners, thorough []Read
+	header                    []byte
+	// counts are how many records of tables have begun, which is read with figures.
+	counts []countRead
+	// slots and edges are the records that say who has them, disks and endpoints those that have figures too, in the order
+	// of those that are known.
+	slots, edges, disks, endpoints records
+	records                        []wantedRegion
 }
 
 // wantedRegion are the records of a region that has metrics.
 type wantedRegion struct {
 	records
 	plan *recordPlan
+	// thorough says that they are read at thorough readings alone.
+	thorough bool
 	// owners are the containers that records of IndexFigures are of.
 	owners []int
+}
+
+// countRead is how many records of a table have begun.
+type countRead struct {
+	table *table
+	into  []byte
 }
 
 // want lays out what is read of all that is known.
@@ -91,30 +104,53 @@ func (c *Collector) want() (*wantedRecords, error) {
 	for _, at := range owners {
 		indexes[IndexFigures] = append(indexes[IndexFigures], c.dictionary.Containers[at].Figures)
 	}
-	var err1, err2 error
+	indexes[IndexDisk], indexes[IndexEndpoint] = c.disks.indexes(), c.endpoints.indexes()
+	var errs [4]error
 	if d := c.plan.slots; d != nil {
-		w.slots, err1 = recordsOf(d.region, indexes[IndexSlot])
+		w.slots, errs[0] = recordsOf(d.region, indexes[IndexSlot])
 	}
-	if d := c.plan.edges; d != nil {
-		w.edges, err2 = recordsOf(d.region, indexes[IndexEdge])
+	if d := c.edgeTable; d != nil {
+		w.edges, errs[1] = recordsOf(d.region, indexes[IndexEdge])
 	}
-	if err := cmp.Or(err1, err2); err != nil {
+	if n := c.disks; n != nil {
+		w.disks, errs[2] = recordsOf(n.table.region, indexes[IndexDisk])
+	}
+	if n := c.endpoints; n != nil {
+		w.endpoints, errs[3] = recordsOf(n.table.region, indexes[IndexEndpoint])
+	}
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
+	w.thorough = slices.Concat(w.disks.reads, w.endpoints.reads)
+	for _, t := range c.tables() {
+		if t.begun != nil {
+			one := countRead{t, make([]byte, 8)}
+			w.counts, w.figures = append(w.counts, one), append(w.figures, t.ask(one.into))
+		}
+	}
 	w.owners = append(append(w.owners, w.slots.reads...), w.edges.reads...)
-	for _, index := range []Index{IndexSlot, IndexFigures, IndexEdge} {
+	for _, index := range []Index{IndexSlot, IndexFigures, IndexEdge, IndexDisk, IndexEndpoint} {
 		for _, p := range c.plan.counting[index] {
 			one := wantedRegion{plan: p, owners: owners}
-			if p.region == w.edges.region {
+			switch p.region {
+			case w.edges.region:
 				one.records = w.edges
-			} else if p.region == w.slots.region {
+			case w.slots.region:
 				one.records = w.slots
-			} else {
+			case w.disks.region:
+				one.records, one.thorough = w.disks, true
+			case w.endpoints.region:
+				one.records, one.thorough = w.endpoints, true
+			default:
 				var err error
 				if one.records, err = recordsOf(p.region, indexes[index]); err != nil {
 					return nil, err
 				}
-				w.figures = append(w.figures, one.reads...)
+				if one.thorough = index == IndexDisk || index == IndexEndpoint; one.thorough {
+					w.thorough = append(w.thorough, one.reads...)
+				} else {
+					w.figures = append(w.figures, one.reads...)
+				}
 			}
 			w.records = append(w.records, one)
 		}

@@ -3,6 +3,7 @@ package region
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,7 +30,15 @@ type use struct {
 	// refers is a map, via a field that has the index there.
 	refers, via string
 	mask        uint32
+	// text says that the bytes of the field are text.
+	text bool
 }
+
+// noColumn as use.server says that the field has no metric in records of the other kind.
+const noColumn = "-"
+
+// ofDisk are the series of a container on a device, which the registry knows without their labels.
+const ofDisk model.Entity = "disk"
 
 // usage is what a map is indexed by, and what its fields are for. Other fields have no role.
 type usage struct {
@@ -37,6 +46,8 @@ type usage struct {
 	fill   Fill
 	of     model.Entity
 	fields map[string]use
+	// also are fields that are something else besides: they are there twice.
+	also map[string]use
 }
 
 func counter(column string) use       { return use{role: RoleCounter, column: column} }
@@ -50,9 +61,44 @@ func figure(role Role, column string, mask uint32) use {
 
 var (
 	owner = use{role: RoleOwner}
+	name  = use{role: RoleKey, text: true}
+	less  = use{role: RoleLess, column: "in_flight"}
 	key   = use{role: RoleKey}
 	cells = usage{fields: map[string]use{"cells": {role: RoleCells}}}
 )
+
+// onDisks are the fields of disks: of the four kinds of requests, of which the first two are of synchronised files where
+// the record is not of a device.
+func onDisks() map[string]use {
+	fields := map[string]use{"used": owner, "begun": {role: RoleGeneration}, "key.group": key, "key.device": key,
+		"owner": key, "name": key}
+	syncs := [...]string{"fsync", "fdatasync"}
+	for i, direction := range model.DiskDirections {
+		name := fmt.Sprintf("counters.%d.", i)
+		of := func(row string) use {
+			return use{role: RoleCounter, column: row + " " + direction, server: noColumn}
+		}
+		fields[name+"operations"] = of("container_disk_operations_total")
+		fields[name+"bytes"] = of("container_disk_io_bytes_total")
+		fields[name+"queue_ns"] = of("container_disk_queue_seconds_total")
+		fields[name+"errors"] = of("container_disk_errors_total")
+		fields[name+"untimed"] = of("container_disk_untimed_operations_total")
+		if i >= len(syncs) {
+			fields[name+"time_ns"] = of("container_disk_operation_seconds_total")
+			continue
+		}
+		histogram := fmt.Sprintf("histograms.%d", i)
+		fields[histogram] = use{role: RoleReference, refers: "disk_latency"}
+		fields[name+"time_ns"] = use{role: RoleSum, column: "container_disk_io_latency_seconds " + direction,
+			server: syncs[i], refers: "disk_latency", via: histogram}
+	}
+	return fields
+}
+
+func begun(table string) usage {
+	return usage{fields: map[string]use{"count": {role: RoleBegun, refers: table},
+		"entries": {role: RoleBegunRecords, refers: table}}}
+}
 
 // usages are those of the maps that are regions. A field that has several values is named with the number of each where
 // they are of different metrics.
@@ -94,6 +140,7 @@ var usages = map[string]usage{
 		"resets": counter("resets"), "timeouts": counter("timed_out"), "unseen_bytes": counter("unseen_bytes"),
 		"jitter_sum_ns": counter("rtt_deviation"), "window_limited_ns": counter("window_limited"),
 		"send_limited_ns": counter("send_limited"), "upgrades": counter("upgrades"),
+		"requests": {role: RoleGauge, column: "in_flight"}, "replies": less,
 		"lost": counter("lost_transactions"), "lost_replies": counter("lost_transactions"),
 		"latency_sum_ns":  sum("latency", "edge_latency", ""),
 		"histograms.0":    {role: RoleReference, refers: "histogram_pool"},
@@ -101,12 +148,14 @@ var usages = map[string]usage{
 		"histograms.2":    {role: RoleReference, refers: "histogram_pool"},
 		"ttfb_sum_ns":     sum("first_byte", "histogram_pool", "histograms.0"),
 		"rtt_sum_ns":      sum("rtt", "histogram_pool", "histograms.1"),
-		"duration_sum_ns": sum("duration", "histogram_pool", "histograms.2")}},
+		"duration_sum_ns": sum("duration", "histogram_pool", "histograms.2")},
+		also: map[string]use{"aborts": less, "lost": less}},
 	"edge_latency":   {index: IndexEdge, fields: cells.fields},
 	"histogram_pool": {index: IndexPool, fields: cells.fields},
 	"datagram_edges": {index: IndexEdge, of: model.OfEdge, fields: map[string]use{
 		"sent_packets":     sides("request_packets", "response_packets"),
-		"received_packets": sides("response_packets", "request_packets"), "one_way": counter("one_way")}},
+		"received_packets": sides("response_packets", "request_packets"), "one_way": counter("one_way"),
+		"pending": {role: RoleDatagrams, column: "in_flight"}}},
 	"packets_of_edge": {index: IndexEdge, of: model.OfEdge, fields: map[string]use{
 		"counts.sent_packets":          sides("network_request_packets", "network_response_packets"),
 		"counts.received_packets":      sides("network_response_packets", "network_request_packets"),
@@ -122,8 +171,16 @@ var usages = map[string]usage{
 		"delay_histogram":              {role: RoleReference, refers: "histogram_pool"},
 		"delay_variation_ns":           counter("network_delay_variation"),
 		"unread_sum_ns":                counter("network_unread"), "unread_requests": counter("network_unread_requests")}},
-	"disks":     {index: IndexDisk, fields: map[string]use{"used": owner, "key.group": key, "key.device": key, "owner": key}},
-	"endpoints": {index: IndexEndpoint, fields: map[string]use{"used": owner, "generation": {role: RoleGeneration}}},
+	"disks":        {index: IndexDisk, of: ofDisk, fields: onDisks()},
+	"disk_latency": {index: IndexPool, fields: cells.fields},
+	"endpoints": {index: IndexEndpoint, of: model.OfEndpoint, fields: map[string]use{
+		"used": owner, "begun": {role: RoleGeneration}, "key.edge": key, "edge_generation": key, "key.protocol": key,
+		"key.status": key, "key.name": name, "latency_sum_ns": sum("latency", "endpoint_latency", ""),
+		"aside": counter("requests")}},
+	"endpoint_latency": {index: IndexEndpoint, fields: cells.fields},
+	"edges_begun":      begun("edges"),
+	"disks_begun":      begun("disks"),
+	"endpoints_begun":  begun("endpoints"),
 }
 
 // Columns are those columns of the registry that regions have, in order.
@@ -177,10 +234,28 @@ type builder struct {
 
 // registered are the metrics of the registry by the names of their columns.
 func registered() map[model.Entity]map[string]Metric {
-	all := map[model.Entity]map[string]Metric{model.OfContainer: {}, model.OfEdge: {}}
+	all := map[model.Entity]map[string]Metric{model.OfContainer: {}, model.OfEdge: {}, model.OfEndpoint: {}}
 	addColumns(all[model.OfContainer], model.ContainerRows)
 	addColumns(all[model.OfEdge], model.EdgeRows)
+	addColumns(all[model.OfEndpoint], model.EndpointRows)
+	all[ofDisk] = maps.Clone(all[model.OfContainer])
+	addDisks(all[ofDisk])
 	return all
+}
+
+// addDisks adds the metrics of devices by their names with the direction.
+func addDisks(to map[string]Metric) {
+	for i := range model.ContainerRows {
+		row := &model.ContainerRows[i]
+		if !slices.Equal(row.Labels, model.DeviceLabels) {
+			continue
+		}
+		m := row.Metric(model.OfContainer)
+		for _, direction := range model.DiskDirections {
+			to[row.Name+" "+direction] = Metric{Name: row.Name, Unit: row.Unit, LabelName: model.DeviceLabels[1],
+				LabelValue: direction, Per: uint64(m.Per())}
+		}
+	}
 }
 
 func addColumns[T any](to map[string]Metric, rows []model.Row[T]) {
@@ -206,40 +281,58 @@ func (b *builder) fields(record reflect.Type, u usage) ([]Field, error) {
 			return nil, fmt.Errorf("BUG: it has no field %s", name)
 		}
 	}
+	for _, again := range slices.Sorted(maps.Keys(u.also)) {
+		all = append(all, all[slices.IndexFunc(all, func(f Field) bool { return f.Name == again })])
+	}
 	for i := range all {
-		f := &all[i]
-		as := u.fields[f.Name]
-		f.Role, f.Mask = as.role, as.mask
-		f.Refers, f.Via, f.Metric, f.ServerMetric = None, None, -1, -1
-		if as.refers != "" {
-			id, known := b.ids[as.refers]
-			if !known {
-				return nil, fmt.Errorf("BUG: its field %s refers to %s, which is no region", f.Name, as.refers)
-			}
-			f.Refers = id
+		as := u.fields[all[i].Name]
+		if i >= len(all)-len(u.also) {
+			as = u.also[all[i].Name]
 		}
-		if as.via != "" {
-			at := slices.IndexFunc(all, func(f Field) bool { return f.Name == as.via })
-			if at < 0 {
-				return nil, fmt.Errorf("BUG: it has no field %s", as.via)
-			}
-			f.Via = all[at].Offset
-		}
-		if as.column == "" {
-			continue
-		}
-		var err error
-		if f.Metric, err = b.metric(u.of, as.column); err != nil {
+		if err := b.describe(&all[i], as, all, u.of); err != nil {
 			return nil, err
-		}
-		f.ServerMetric = f.Metric
-		if as.server != "" {
-			if f.ServerMetric, err = b.metric(u.of, as.server); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return all, nil
+}
+
+// describe says what a field is for, which is one of all of its record.
+func (b *builder) describe(f *Field, as use, all []Field, of model.Entity) error {
+	f.Role, f.Mask = as.role, as.mask
+	f.Refers, f.Via, f.Metric, f.ServerMetric = None, None, -1, -1
+	if as.text {
+		f.Type = TypeText
+	}
+	if as.refers != "" {
+		id, known := b.ids[as.refers]
+		if !known {
+			return fmt.Errorf("BUG: its field %s refers to %s, which is no region", f.Name, as.refers)
+		}
+		f.Refers = id
+	}
+	if as.via != "" {
+		at := slices.IndexFunc(all, func(f Field) bool { return f.Name == as.via })
+		if at < 0 {
+			return fmt.Errorf("BUG: it has no field %s", as.via)
+		}
+		f.Via = all[at].Offset
+	}
+	if as.column == "" {
+		return nil
+	}
+	var err error
+	if f.Metric, err = b.metric(of, as.column); err != nil {
+		return err
+	}
+	f.ServerMetric = f.Metric
+	switch as.server {
+	case "":
+	case noColumn:
+		f.ServerMetric = -1
+	default:
+		f.ServerMetric, err = b.metric(of, as.server)
+	}
+	return err
 }
 
 func (b *builder) metric(of model.Entity, column string) (int, error) {

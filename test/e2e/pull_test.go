@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +50,7 @@ func newTalking(t *testing.T) *talking {
 	w.service = net.JoinHostPort(address, "80")
 	w.client = shell(t, "pull-client", `turn=1; while :; do
 	while [ ! -e /tmp/go$turn ]; do sleep 0.2; done
+	dd if=/dev/zero of=/tmp/written bs=64k count=4 conv=fsync 2>/dev/null
 	for k in 1 2 3 4 5 6 7; do busybox wget -q -O /dev/null http://`+address+`/passwd; done
 	echo done $turn; turn=$((turn+1))
 done`, "--network", network)
@@ -90,9 +93,15 @@ func (w *talking) work(turn string) {
 // pulling starts a server that reads the agent's regions.
 func (w *talking) pulling(t *testing.T, arguments ...string) *outsight {
 	t.Helper()
+	return w.reading(t, append([]string{"--pull", w.listen}, arguments...)...)
+}
+
+// reading starts a server that reads what the arguments say.
+func (w *talking) reading(t *testing.T, arguments ...string) *outsight {
+	t.Helper()
 	at := freePort(t)
 	return running(t, at, append([]string{"server", "--listen", at, "--data", t.TempDir(), "--otlp", "", "--otlp-http",
-		freePort(t), "--promql", "full", "--promql-every", "1s", "--pull", w.listen, "--pull-key-file", w.keys}, arguments...)...)
+		freePort(t), "--promql", "full", "--promql-every", "1s", "--pull-key-file", w.keys}, arguments...)...)
 }
 
 // hasRead waits until a server has the first frame of the host: a map shows what was counted since.
@@ -108,15 +117,33 @@ func (w *talking) hasRead(o *outsight) {
 }
 
 // has is an error until the server's map has the edge with so many requests, paired.
-func (w *talking) has(o *outsight, requests float64) error {
-	response, err := client.Get("http://" + o.address + "/api/outsight/graph?from=now-10m")
+func (w *talking) has(o *outsight, requests float64) error { return w.hasOf(o, "", requests) }
+
+// mapOf is a tenant's map; that of all where it is empty.
+func (o *outsight) mapOf(tenant string) (m drawnMap, err error) {
+	request, err := http.NewRequest(http.MethodGet, "http://"+o.address+"/api/outsight/graph?from=now-10m", nil)
 	if err != nil {
-		return err
+		return m, err
+	}
+	if tenant != "" {
+		request.Header.Set("X-Outsight-Tenant", tenant)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return m, err
 	}
 	defer response.Body.Close()
-	var m drawnMap
 	if err := json.NewDecoder(response.Body).Decode(&m); err != nil {
-		return fmt.Errorf("the map: %s: %w", response.Status, err)
+		return m, fmt.Errorf("the map: %s: %w", response.Status, err)
+	}
+	return m, nil
+}
+
+// hasOf is has of a tenant's map.
+func (w *talking) hasOf(o *outsight, tenant string, requests float64) error {
+	m, err := o.mapOf(tenant)
+	if err != nil {
+		return err
 	}
 	edge, there := m.own([]edge{{client: w.client.name, server: w.server.name}})[w.client.name+" -> "+w.server.name]
 	switch {
@@ -137,6 +164,7 @@ func (w *talking) same(o *outsight) error {
 	if err != nil {
 		return err
 	}
+	seen := map[string]bool{}
 	for _, of := range []map[string]string{{"id": w.client.id}, {"id": w.server.id},
 		{"side": "client", "service": w.service, "client_id": w.client.id},
 		{"side": "server", "service": w.service, "server_id": w.server.id}} {
@@ -147,7 +175,8 @@ func (w *talking) same(o *outsight) error {
 		selector := strings.Join(matchers, ",")
 		found := o.query(`{__name__!~".*(duration|latency|delay)_seconds",` + selector + "}") // those are histograms
 		for _, histogram := range []string{"outsight_edge_transaction_duration_seconds",
-			"outsight_edge_first_byte_duration_seconds", "container_run_queue_latency_seconds"} {
+			"outsight_edge_first_byte_duration_seconds", "container_run_queue_latency_seconds", "container_disk_io_latency_seconds",
+			"container_fsync_duration_seconds", "outsight_endpoint_request_duration_seconds"} {
 			for _, part := range []string{"count", "sum"} {
 				for _, s := range o.query("histogram_" + part + "(" + histogram + "{" + selector + "})") {
 					s.labels["__name__"] = histogram + "_" + part
@@ -161,7 +190,7 @@ func (w *talking) same(o *outsight) error {
 			for label, value := range of {
 				want[label] = value
 			}
-			for _, label := range []string{"type", "direction"} {
+			for _, label := range []string{"type", "direction", "device", "protocol", "endpoint", "status"} {
 				if value, there := s.labels[label]; there {
 					want[label] = value
 				}
@@ -175,10 +204,18 @@ func (w *talking) same(o *outsight) error {
 				return fmt.Errorf("%s%v is %v, in the agent's /metrics %v", name, want, s.value, agents.sum())
 			default:
 				same++
+				seen[name] = true
 			}
 		}
 		if same < 8 {
 			return fmt.Errorf("{%s}: %d series are as in the agent's /metrics, want 8 at least", selector, same)
+		}
+	}
+	for _, name := range []string{"container_disk_operations_total", "container_disk_io_bytes_total",
+		"container_disk_io_latency_seconds_sum", "container_fsync_duration_seconds_count", "outsight_endpoint_requests_total",
+		"outsight_endpoint_request_duration_seconds_count", "outsight_edge_requests_in_flight"} {
+		if !seen[name] {
+			return fmt.Errorf("the server has no %s", name)
 		}
 	}
 	return nil
@@ -228,6 +265,87 @@ func TestPull(t *testing.T) {
 	eventually(t, func() error { return w.has(again, 14) })
 	w.work("3")
 	eventually(t, func() error { return w.has(again, 21) })
+}
+
+// TestPullKilledBeforeItsFramesAreStored: a server whose disk is full takes frames of a host and is killed before any is
+// stored: they wait in its queue. The next one has them stored before it counts, and does so from its own first reading.
+func TestPullKilledBeforeItsFramesAreStored(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	data := t.TempDir()
+	frames := filepath.Join(data, "frames")
+	if err := os.Mkdir(frames, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", frames, "tmpfs", 0, "size=256k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(frames, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	filler := filepath.Join(frames, "filler")
+	full, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err = full.Write(make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	if full.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	o := w.pulling(t, "--data", data)
+	w.hasRead(o)
+	w.work("1")
+	w.makesFrames(o, 2)
+	o.kill()
+	isFull := func(o *outsight) error {
+		if !strings.Contains(o.log.String(), "no space left on device") {
+			return fmt.Errorf("the server does not say that the disk is full: %s", o.log)
+		}
+		return nil
+	}
+	if err := isFull(o); err != nil {
+		t.Error(err)
+	}
+	again := running(t, o.address, o.command.Args[1:]...)
+	eventually(t, func() error { return isFull(again) }) // it has tried to store them
+	if metrics, err := again.metrics(); err != nil || metrics.find("outsight_pull_frames_total", nil).sum() != 0 {
+		t.Errorf("the server counts, and what it has taken before is not stored: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	for turn, requests := range []float64{7, 14} {
+		w.makesFrames(again, 3) // else it may be right for a moment
+		eventually(t, func() error { return w.has(again, requests) })
+		if turn == 0 {
+			w.work("2")
+		}
+	}
+}
+
+// makesFrames waits until a server has made so many more frames.
+func (w *talking) makesFrames(o *outsight, more float64) {
+	o.t.Helper()
+	taken := func() float64 {
+		metrics, err := o.metrics()
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		return metrics.find("outsight_pull_frames_total", nil).sum()
+	}
+	before := taken()
+	eventually(o.t, func() error {
+		if n := taken(); n < before+more {
+			return fmt.Errorf("%v frames, want %v", n, before+more)
+		}
+		return nil
+	})
 }
 
 // status is what the page's list of hosts is made of.
@@ -370,4 +488,147 @@ func TestPullStandbys(t *testing.T) {
 		t.Logf("after %v all %d servers have all requests", time.Since(begin).Round(time.Millisecond), len(servers))
 		reads(t, servers)
 	}
+}
+
+// TestPullHandsOn: a server that the host refuses hands it on to one that may read it, and both have its frames.
+func TestPullHandsOn(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	nats, err := natscluster.Start(3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Stop)
+	wrong := filepath.Join(t.TempDir(), "wrong")
+	if err := os.WriteFile(wrong, []byte("9 "+strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := func(stream string, arguments ...string) *outsight {
+		return w.pulling(t, append([]string{"--nats", nats.URLs(), "--nats-stream", stream, "--queue-bytes", fmt.Sprint(16 << 20)},
+			arguments...)...)
+	}
+	refused := one("REFUSED", "--pull-key-file", wrong)
+	eventually(t, func() error {
+		metrics, err := refused.metrics()
+		if err == nil && metrics.find("outsight_pull_late", map[string]string{"reason": "refused"}).sum() != 1 {
+			err = errors.New("the server does not say that the host refuses it")
+		}
+		return err
+	})
+	handedOn := func() (float64, error) {
+		metrics, err := refused.metrics()
+		return metrics.find("outsight_pull_handed_on_hosts", nil).sum(), err
+	}
+	// Whose the host is first is by chance: of the names that servers have anew each time.
+	var able *outsight
+	for turn := 0; ; turn++ {
+		able = one(fmt.Sprint("ABLE", turn))
+		if reads(t, []*outsight{refused, able}) != 1 {
+			t.Fatal("the server that the host refuses reads it")
+		}
+		if n, err := handedOn(); err != nil {
+			t.Fatal(err)
+		} else if n == 1 {
+			break
+		}
+		if turn == 20 {
+			t.Fatal("the host has never been of the server that it refuses")
+		}
+		able.stop()
+	}
+	w.hasRead(able)
+	w.work("1")
+	eventually(t, func() error { return errors.Join(w.has(able, 7), w.has(refused, 7)) })
+	if n, err := handedOn(); err != nil || n != 1 {
+		t.Errorf("%v hosts are handed on (%v), want 1", n, err)
+	}
+}
+
+// TestPullTenants: hosts of a file are of the tenants that it names, each with its own interval, and no other tenant has
+// them. One agent is two hosts here, by two spellings of its address.
+func TestPullTenants(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	file := filepath.Join(t.TempDir(), "hosts")
+	host, port, err := net.SplitHostPort(w.listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := net.JoinHostPort("::ffff:"+host, port)
+	if err := os.WriteFile(file, []byte("# of two tenants\n"+w.listen+" tenant=shop interval=100ms\n"+other+" tenant=bank\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := w.reading(t, "--pull-file", file, "--tenant-header")
+	both := func() error { return errors.Join(w.hasOf(o, "shop", 7), w.hasOf(o, "bank", 7)) }
+	for _, tenant := range []string{"shop", "bank"} {
+		eventually(t, func() error {
+			m, err := o.mapOf(tenant)
+			if err == nil && !slices.ContainsFunc(m.Nodes, func(n struct{ ID, Name string }) bool { return n.Name == w.client.name }) {
+				err = fmt.Errorf("the map of %s has no such container", tenant)
+			}
+			return err
+		})
+	}
+	w.work("1")
+	eventually(t, both)
+	if err := w.hasOf(o, "else", 7); err == nil || !strings.Contains(err.Error(), "the map of 0 edges") {
+		t.Errorf("another tenant has it: %v", err)
+	}
+	metrics, err := o.metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readings, frames := metrics.find("outsight_pull_readings_total", nil).sum(), metrics.find("outsight_pull_frames_total", nil).sum()
+	if readings <= frames {
+		t.Errorf("%v readings and %v frames: one host is read more often than its frames are made", readings, frames)
+	}
+	// What the file must not say.
+	for _, c := range []struct{ line, flag, want string }{
+		{w.listen + " tenant=shop", "", "this server has no tenants"},
+		{w.listen, "--tenant-header=required", "tenant=NAME is needed"},
+	} {
+		if err := os.WriteFile(file, []byte(c.line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		arguments := []string{"server", "--listen", freePort(t), "--data", t.TempDir(), "--otlp", "", "--otlp-http", freePort(t),
+			"--pull-file", file, "--pull-key-file", w.keys}
+		if c.flag != "" {
+			arguments = append(arguments, c.flag)
+		}
+		if text, err := exec.Command(outsightBinary, arguments...).CombinedOutput(); err == nil || !strings.Contains(string(text), c.want) {
+			t.Errorf("%q with %q: %v, %s", c.line, c.flag, err, text)
+		}
+	}
+}
+
+// TestPullWithoutANode: a node of the cluster that servers share dies while they read, to which the first of them is
+// connected: nothing is missing, in no server, and one of them goes on to read.
+func TestPullWithoutANode(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	nats, err := natscluster.Start(3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Stop)
+	var servers []*outsight
+	for i := range 2 {
+		servers = append(servers, w.pulling(t, "--nats", nats.URLs(), "--nats-stream", fmt.Sprint("NODES", i), "--nats-replicas", "3",
+			"--queue-bytes", fmt.Sprint(16<<20)))
+	}
+	reads(t, servers)
+	for _, o := range servers {
+		w.hasRead(o)
+	}
+	w.work("1")
+	all := func(requests float64) {
+		t.Helper()
+		eventually(t, func() error { return errors.Join(w.has(servers[0], requests), w.has(servers[1], requests)) })
+	}
+	all(7)
+	nats.StopNode(0)
+	w.work("2")
+	all(14)
+	reads(t, servers)
 }

@@ -26,6 +26,8 @@ type collectedHost struct {
 	Epoch      string      `json:"epoch"`
 	Containers []collected `json:"containers"`
 	Edges      []collected `json:"edges"`
+	Disks      []collected `json:"disks"`
+	Endpoints  []collected `json:"endpoints"`
 }
 
 type collected struct {
@@ -34,6 +36,10 @@ type collected struct {
 	Peer       string             `json:"peer"`
 	Side       string             `json:"side"`
 	Service    string             `json:"service"`
+	Device     string             `json:"device"`
+	Protocol   string             `json:"protocol"`
+	Endpoint   string             `json:"endpoint"`
+	Status     string             `json:"status"`
 	Metrics    map[string]float64 `json:"metrics"`
 	Histograms map[string]struct {
 		Count      float64 `json:"count"`
@@ -73,6 +79,48 @@ func (h *collectedHost) edge(owner, side, service string) *collected {
 		return nil
 	}
 	return &h.Edges[i]
+}
+
+// sameDisks compares what a container did on each device, and the files that it had synchronised, with /metrics.
+func (h *collectedHost) sameDisks(t *testing.T, metrics samples, of container) (err error) {
+	t.Helper()
+	devices, syncs := 0, 0
+	for i := range h.Disks {
+		d := &h.Disks[i]
+		if d.Owner != of.name {
+			continue
+		}
+		labels, least := map[string]string{"id": of.id}, 1
+		if d.Device != "" {
+			labels["device"], least = d.Device, 5
+			devices++
+		} else {
+			syncs++
+		}
+		err = errors.Join(err, d.differ(t, metrics, labels, least))
+	}
+	if devices == 0 || syncs != 1 {
+		return fmt.Errorf("%d devices and %d entries of synchronised files are %s's, want one at least of each: %+v", devices, syncs,
+			of.name, h.Disks)
+	}
+	return err
+}
+
+// sameEndpoint compares an endpoint of an edge's end with /metrics.
+func (h *collectedHost) sameEndpoint(t *testing.T, metrics samples, owner container, side, service string, requests float64) error {
+	t.Helper()
+	for i := range h.Endpoints {
+		e := &h.Endpoints[i]
+		if e.Owner != owner.name || e.Side != side || e.Service != service || e.Endpoint != "GET /passwd" {
+			continue
+		}
+		if n := e.Metrics["outsight_endpoint_requests_total"]; n != requests || e.Protocol != "http" || e.Status != "2xx" {
+			return fmt.Errorf("%+v, want %v requests", e, requests)
+		}
+		return e.differ(t, metrics, map[string]string{"side": side, "service": service, side + "_id": owner.id, "endpoint": e.Endpoint,
+			"status": e.Status}, 3)
+	}
+	return fmt.Errorf("the %s's end has no endpoint: %+v", side, h.Endpoints)
 }
 
 // samplesOf are the figures as /metrics has them, of the same series.
@@ -155,6 +203,7 @@ func TestRegions(t *testing.T) {
 	reader := shell(t, "region-client", `turn=1; while :; do
 	while [ ! -e /tmp/go$turn ]; do sleep 0.2; done
 	i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done
+	dd if=/dev/zero of=/tmp/written bs=64k count=4 conv=fsync 2>/dev/null
 	for k in 1 2 3 4 5 6 7; do busybox wget -q -O /dev/null http://`+address+`/passwd; done
 	echo done $turn; turn=$((turn+1))
 done`, "--network", network)
@@ -229,9 +278,9 @@ done`, "--network", network)
 							err = errors.Join(err, fmt.Errorf("%v requests, want 7", n))
 						}
 						err = errors.Join(err, e.differ(t, metrics, map[string]string{"side": side, "service": service,
-							side + "_id": owner.id}, 12))
+							side + "_id": owner.id}, 12), h.sameEndpoint(t, metrics, owner, side, service, 7))
 					}
-					return err
+					return errors.Join(err, h.sameDisks(t, metrics, reader))
 				})
 			})
 		}
@@ -305,12 +354,20 @@ func pythonReadsTheSame(t *testing.T, name, service string, read func() (collect
 			Owner, Side, Service string
 			Figures              map[string]float64
 		}
+		Disks []struct {
+			Owner, Device string
+			Figures       map[string]float64
+		}
+		Endpoints []struct {
+			Owner, Side, Service, Endpoint string
+			Figures                        map[string]float64
+		}
 	}
 	if err := json.Unmarshal(text, &python); err != nil {
 		return fmt.Errorf("%w\n%s", err, text)
 	}
-	same := func(what string, c *collected, got map[string]float64) error {
-		if c == nil || len(c.Metrics) < 8 {
+	same := func(what string, c *collected, got map[string]float64, least int) error {
+		if c == nil || len(c.Metrics)+len(c.Histograms) < least {
 			return fmt.Errorf("%s: collect has %+v", what, c)
 		}
 		for series, want := range c.Metrics {
@@ -325,15 +382,36 @@ func pythonReadsTheSame(t *testing.T, name, service string, read func() (collect
 		}
 		return nil
 	}
-	if err := same(name, h.container(name), python.Containers[name]); err != nil {
+	if err := same(name, h.container(name), python.Containers[name], 8); err != nil {
 		return err
 	}
+	found := map[string]int{}
 	for _, e := range python.Edges {
 		if e.Owner == name && e.Service == service {
-			return same("the edge of "+name, h.edge(name, "client", service), e.Figures)
+			found["edges"]++
+			err = errors.Join(err, same("the edge of "+name, h.edge(name, "client", service), e.Figures, 9))
 		}
 	}
-	return fmt.Errorf("the edge is not there: %s", text)
+	for _, e := range python.Disks {
+		i := slices.IndexFunc(h.Disks, func(c collected) bool { return c.Owner == name && c.Device == e.Device })
+		if e.Owner == name && i >= 0 {
+			found["disks"]++
+			err = errors.Join(err, same("the disk "+e.Device, &h.Disks[i], e.Figures, 2))
+		}
+	}
+	for _, e := range python.Endpoints {
+		i := slices.IndexFunc(h.Endpoints, func(c collected) bool {
+			return c.Owner == name && c.Side == "client" && c.Service == service && c.Endpoint == e.Endpoint
+		})
+		if e.Owner == name && e.Side == "client" && e.Service == service && i >= 0 {
+			found["endpoints"]++
+			err = errors.Join(err, same("the endpoint "+e.Endpoint, &h.Endpoints[i], e.Figures, 2))
+		}
+	}
+	if found["edges"] != 1 || found["disks"] < 2 || found["endpoints"] != 1 {
+		return errors.Join(err, fmt.Errorf("not all is there (%v): %s", found, text))
+	}
+	return err
 }
 
 // stream reads a host again and again until the test ends. What it answers goes on until a reading is as it should be.

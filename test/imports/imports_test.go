@@ -98,6 +98,7 @@ var allowed = map[string]map[string]string{
 		"internal/otlp":       "frames leave it as named series",
 		"internal/recorder":   "the flight recorder runs in it",
 		"internal/budget":     "what it gives up to keep its budget",
+		"internal/disks":      "what containers did on disks",
 		"internal/energy":     "what the host draws is divided among containers",
 		"internal/access":     "who may read /metrics",
 		"internal/region":     "control region and dictionary", "internal/region/shm": "readers on this host",
@@ -108,7 +109,9 @@ var allowed = map[string]map[string]string{
 	"internal/region":        {"internal/model": "metrics of the registry, histograms"},
 	"internal/region/shm":    {"internal/region": "the reader that it implements", "internal/model": "what was refused"},
 	"internal/region/credit": {"internal/region": "the reader that it bounds"},
+	"internal/disks":         {"internal/model": "entries of the kernel's table in, devices of containers out"},
 	"internal/pull": {
+		"internal/disks": "what containers did on disks",
 		"internal/model": "what is read becomes its values", "internal/frame": "frames out", "internal/network": "edges with owners",
 		"internal/region": "what is read", "internal/region/credit": "how much at a time",
 		"internal/region/readwire": "one of the transports", "internal/region/tcp": "one of the transports",

@@ -63,6 +63,12 @@ func (c *Cluster) URLs() string {
 	return strings.Join(all, ",")
 }
 
+// StopNode ends one node.
+func (c *Cluster) StopNode(number int) {
+	c.servers[number].Shutdown()
+	c.servers[number].WaitForShutdown()
+}
+
 // Stop ends all nodes.
 func (c *Cluster) Stop() {
 	for _, s := range c.servers {

@@ -49,7 +49,10 @@ struct endpoint {
 	u32 generation; /* of the index: connections that remember an older one look again */
 	u64 latency_sum_ns;
 	u64 aside; /* transactions that are in no latency: bulk transfers and long polls */
-	u64 unused[6];
+	u64 begun; /* its number in endpoints_begun; 0 until all but the counters is written */
+	u32 edge_generation;
+	u32 unused;
+	u64 unused_too[4];
 };
 
 /* How many endpoints an edge has, other than those called "other", and whose the edge is. */

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type diskBegun struct {
+	_       structs.HostLayout
+	Count   uint64
+	Entries [512]uint64
+}
+
 type diskCgroupLane struct {
 	_           structs.HostLayout
 	UsageNs     uint64
@@ -42,15 +48,17 @@ type diskCpuState struct {
 }
 
 type diskDisk struct {
-	_        structs.HostLayout
-	Used     uint64
-	Key      diskDiskKey
-	Owner    uint64
-	Slot     uint32
-	Lookups  uint32
-	Name     [32]int8
-	Unused   [5]uint64
-	Counters [4]struct {
+	_          structs.HostLayout
+	Used       uint64
+	Key        diskDiskKey
+	Owner      uint64
+	Slot       uint32
+	Lookups    uint32
+	Name       [32]int8
+	Histograms [2]uint32
+	Begun      uint64
+	Unused     [3]uint64
+	Counters   [4]struct {
 		_          structs.HostLayout
 		Operations uint64
 		Bytes      uint64
@@ -152,6 +160,7 @@ const (
 	diskMapDiskOfSlot        = "disk_of_slot"
 	diskMapDiskRequests      = "disk_requests"
 	diskMapDisks             = "disks"
+	diskMapDisksBegun        = "disks_begun"
 	diskMapFreeDisks         = "free_disks"
 	diskMapIndexOfDisk       = "index_of_disk"
 	diskMapNearRequests      = "near_requests"
@@ -248,6 +257,7 @@ type diskMapSpecs struct {
 	DiskOfSlot   *ebpf.MapSpec `ebpf:"disk_of_slot"`
 	DiskRequests *ebpf.MapSpec `ebpf:"disk_requests"`
 	Disks        *ebpf.MapSpec `ebpf:"disks"`
+	DisksBegun   *ebpf.MapSpec `ebpf:"disks_begun"`
 	FreeDisks    *ebpf.MapSpec `ebpf:"free_disks"`
 	IndexOfDisk  *ebpf.MapSpec `ebpf:"index_of_disk"`
 	NearRequests *ebpf.MapSpec `ebpf:"near_requests"`
@@ -302,6 +312,7 @@ type diskMaps struct {
 	DiskOfSlot   *ebpf.Map `ebpf:"disk_of_slot"`
 	DiskRequests *ebpf.Map `ebpf:"disk_requests"`
 	Disks        *ebpf.Map `ebpf:"disks"`
+	DisksBegun   *ebpf.Map `ebpf:"disks_begun"`
 	FreeDisks    *ebpf.Map `ebpf:"free_disks"`
 	IndexOfDisk  *ebpf.Map `ebpf:"index_of_disk"`
 	NearRequests *ebpf.Map `ebpf:"near_requests"`
@@ -321,6 +332,7 @@ func (m *diskMaps) Close() error {
 		m.DiskOfSlot,
 		m.DiskRequests,
 		m.Disks,
+		m.DisksBegun,
 		m.FreeDisks,
 		m.IndexOfDisk,
 		m.NearRequests,

@@ -8,7 +8,10 @@ func (p *Block) Regions() (all []host.Region) {
 		all = append(all, host.NewRegion[filesFileCounts](filesMapFilesOfSlot, p.files.made, 1))
 	}
 	if p.disks != nil {
-		all = append(all, host.NewRegion[diskDisk](diskMapDisks, p.disks.maps.Disks, 1))
+		m := &p.disks.maps
+		all = append(all, host.NewRegion[diskDisk](diskMapDisks, m.Disks, 1),
+			host.NewRegion[diskHistogram](diskMapDiskLatency, m.DiskLatency, 1),
+			host.NewRegion[diskBegun](diskMapDisksBegun, m.DisksBegun, 1))
 	}
 	return all
 }

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type edgesBegun struct {
+	_       structs.HostLayout
+	Count   uint64
+	Entries [512]uint64
+}
+
 type edgesConnection struct {
 	_              structs.HostLayout
 	Owner          uint64
@@ -382,13 +388,16 @@ const (
 )
 
 type edgesEndpoint struct {
-	_            structs.HostLayout
-	Key          edgesEndpointKey
-	Used         uint32
-	Generation   uint32
-	LatencySumNs uint64
-	Aside        uint64
-	Unused       [6]uint64
+	_              structs.HostLayout
+	Key            edgesEndpointKey
+	Used           uint32
+	Generation     uint32
+	LatencySumNs   uint64
+	Aside          uint64
+	Begun          uint64
+	EdgeGeneration uint32
+	Unused         uint32
+	UnusedToo      [4]uint64
 }
 
 type edgesEndpointDrop uint32
@@ -839,10 +848,12 @@ const (
 	edgesMapEdgeLatency            = "edge_latency"
 	edgesMapEdgeOfKey              = "edge_of_key"
 	edgesMapEdges                  = "edges"
+	edgesMapEdgesBegun             = "edges_begun"
 	edgesMapEndpointDrops          = "endpoint_drops"
 	edgesMapEndpointLatency        = "endpoint_latency"
 	edgesMapEndpointOfKey          = "endpoint_of_key"
 	edgesMapEndpoints              = "endpoints"
+	edgesMapEndpointsBegun         = "endpoints_begun"
 	edgesMapFreeEdges              = "free_edges"
 	edgesMapFreeEndpoints          = "free_endpoints"
 	edgesMapFreeHistograms         = "free_histograms"
@@ -1026,10 +1037,12 @@ type edgesMapSpecs struct {
 	EdgeLatency       *ebpf.MapSpec `ebpf:"edge_latency"`
 	EdgeOfKey         *ebpf.MapSpec `ebpf:"edge_of_key"`
 	Edges             *ebpf.MapSpec `ebpf:"edges"`
+	EdgesBegun        *ebpf.MapSpec `ebpf:"edges_begun"`
 	EndpointDrops     *ebpf.MapSpec `ebpf:"endpoint_drops"`
 	EndpointLatency   *ebpf.MapSpec `ebpf:"endpoint_latency"`
 	EndpointOfKey     *ebpf.MapSpec `ebpf:"endpoint_of_key"`
 	Endpoints         *ebpf.MapSpec `ebpf:"endpoints"`
+	EndpointsBegun    *ebpf.MapSpec `ebpf:"endpoints_begun"`
 	FreeEdges         *ebpf.MapSpec `ebpf:"free_edges"`
 	FreeEndpoints     *ebpf.MapSpec `ebpf:"free_endpoints"`
 	FreeHistograms    *ebpf.MapSpec `ebpf:"free_histograms"`
@@ -1137,10 +1150,12 @@ type edgesMaps struct {
 	EdgeLatency       *ebpf.Map `ebpf:"edge_latency"`
 	EdgeOfKey         *ebpf.Map `ebpf:"edge_of_key"`
 	Edges             *ebpf.Map `ebpf:"edges"`
+	EdgesBegun        *ebpf.Map `ebpf:"edges_begun"`
 	EndpointDrops     *ebpf.Map `ebpf:"endpoint_drops"`
 	EndpointLatency   *ebpf.Map `ebpf:"endpoint_latency"`
 	EndpointOfKey     *ebpf.Map `ebpf:"endpoint_of_key"`
 	Endpoints         *ebpf.Map `ebpf:"endpoints"`
+	EndpointsBegun    *ebpf.Map `ebpf:"endpoints_begun"`
 	FreeEdges         *ebpf.Map `ebpf:"free_edges"`
 	FreeEndpoints     *ebpf.Map `ebpf:"free_endpoints"`
 	FreeHistograms    *ebpf.Map `ebpf:"free_histograms"`
@@ -1187,10 +1202,12 @@ func (m *edgesMaps) Close() error {
 		m.EdgeLatency,
 		m.EdgeOfKey,
 		m.Edges,
+		m.EdgesBegun,
 		m.EndpointDrops,
 		m.EndpointLatency,
 		m.EndpointOfKey,
 		m.Endpoints,
+		m.EndpointsBegun,
 		m.FreeEdges,
 		m.FreeEndpoints,
 		m.FreeHistograms,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -21,21 +20,6 @@ var otherName = append([]byte(model.OtherEndpoint), 0)
 var architectures = map[string]edgesCpuArchitecture{
 	"amd64": edgesCpuArchitectureARCHITECTURE_AMD64, "arm64": edgesCpuArchitectureARCHITECTURE_ARM64,
 }
-
-// protocols are those of endpoints.
-var protocols = map[edgesProtocol]model.Protocol{
-	edgesProtocolPROTOCOL_HTTP: model.HTTP, edgesProtocolPROTOCOL_REDIS: model.Redis,
-	edgesProtocolPROTOCOL_POSTGRESQL: model.PostgreSQL, edgesProtocolPROTOCOL_MYSQL: model.MySQL,
-	edgesProtocolPROTOCOL_KAFKA: model.Kafka, edgesProtocolPROTOCOL_MEMCACHED: model.Memcached,
-	edgesProtocolPROTOCOL_DNS: model.DNS, edgesProtocolPROTOCOL_HTTP2: model.HTTP2, edgesProtocolPROTOCOL_GRPC: model.GRPC,
-}
-
-// grpcStatuses are those of gRPC, by their number.
-var grpcStatuses = [...]string{"ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded", "not_found",
-	"already_exists",
-	"permission_denied", "resource_exhausted", "failed_precondition", "aborted", "out_of_range", "unimplemented",
-	"internal",
-	"unavailable", "data_loss", "unauthenticated"}
 
 // endpointReader reads what requests.h counts.
 type endpointReader struct {
@@ -121,24 +105,7 @@ func (r *endpointReader) read(now time.Time, quotas *quotaReader) map[int][]mode
 }
 
 func endpointKey(k *edgesEndpointKey) model.EndpointKey {
-	name, _, _ := bytes.Cut(k.Name[:], []byte{0})
-	key := model.EndpointKey{Protocol: protocols[edgesProtocol(k.Protocol)],
-		Name: model.Printable(string(name), len(k.Name))}
-	switch s := edgesStatus(k.Status); {
-	case s >= 1 && s <= 5: // the classes of HTTP's status codes
-		key.Status = strconv.Itoa(int(s)) + "xx"
-	case s == edgesStatusSTATUS_OK:
-		key.Status = "ok"
-	case s == edgesStatusSTATUS_ERROR:
-		key.Status = "error"
-	case s == edgesStatusSTATUS_SWITCHED:
-		key.Status = "101"
-	case s >= edgesStatusSTATUS_RCODE && s < edgesStatusSTATUS_RCODE+16:
-		key.Status = responseCode(uint8(s - edgesStatusSTATUS_RCODE))
-	case s >= edgesStatusSTATUS_GRPC && int(s-edgesStatusSTATUS_GRPC) < len(grpcStatuses):
-		key.Status = grpcStatuses[s-edgesStatusSTATUS_GRPC]
-	}
-	return key
+	return model.EndpointKeyOf(k.Protocol, k.Status, k.Name[:])
 }
 
 // release gives up silent endpoints of a table that is nearly full and of crowded owners, in two steps a reading
@@ -200,6 +167,7 @@ func (r *endpointReader) give(index int) {
 	e.Key = edgesEndpointKey{}
 	atomic.StoreUint64(&e.LatencySumNs, 0)
 	atomic.StoreUint64(&e.Aside, 0)
+	atomic.StoreUint64(&e.Begun, 0)
 	atomic.StoreUint32(&e.Used, 0)
 	r.states[index] = endpointState{}
 	_ = r.free.put(index) // the queue has room for every endpoint

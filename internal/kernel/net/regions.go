@@ -2,7 +2,7 @@ package net
 
 import "outsight/internal/kernel/host"
 
-// Regions are the maps that can be read from outside as they are. The histograms of endpoints are no such map.
+// Regions are the maps that can be read from outside as they are.
 func (p *Net) Regions() []host.Region {
 	if p.edges == nil {
 		return nil
@@ -15,5 +15,8 @@ func (p *Net) Regions() []host.Region {
 		host.NewRegion[edgesDatagramEdge](edgesMapDatagramEdges, o.DatagramEdges, 1),
 		host.NewRegion[edgesEdgePackets](edgesMapPacketsOfEdge, o.PacketsOfEdge, 1),
 		host.NewRegion[edgesEndpoint](edgesMapEndpoints, o.Endpoints, 1),
+		host.NewRegion[edgesHistogram](edgesMapEndpointLatency, o.EndpointLatency, 1),
+		host.NewRegion[edgesBegun](edgesMapEdgesBegun, o.EdgesBegun, 1),
+		host.NewRegion[edgesBegun](edgesMapEndpointsBegun, o.EndpointsBegun, 1),
 	}
 }

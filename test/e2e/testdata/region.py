@@ -124,7 +124,7 @@ def owned(index):
     return {}, None
 
 
-def figures(index, indexes, server=lambda i: False):
+def figures(index, indexes, other=lambda i: False):
     out = {i: {} for i in indexes}
     for r in regions.values():
         if r.index != index or not any(f.metric != 0xFFFF for f in r.fields):
@@ -133,11 +133,14 @@ def figures(index, indexes, server=lambda i: False):
             known = role(r, 10)
             known = value(b, known) & trusted if known else ~0
             for f in r.fields:
-                m = f.server if server(i) else f.metric
-                if m == 0xFFFF or known & f.mask != f.mask or f.role not in (1, 2, 5):
+                m = f.server if other(i) else f.metric
+                if m == 0xFFFF or known & f.mask != f.mask or f.role not in (1, 2, 5, 14):
                     continue
                 n = sum(value(b[lane * r.size :], f) for lane in range(r.lanes))
                 series, per = metrics[m]
+                if f.role == 14:
+                    out[i][series] = max(0, out[i][series] - n / per)
+                    continue
                 if f.role != 5:
                     out[i][series] = out[i].get(series, 0) + n / per
                     continue
@@ -153,7 +156,7 @@ def figures(index, indexes, server=lambda i: False):
     return out
 
 
-result = {"containers": {}, "edges": []}
+result = {"containers": {}, "edges": [], "disks": [], "endpoints": []}
 slots, r = owned(1)
 of = {i: groups[value(b, role(r, 3))] for i, b in slots.items() if value(b, role(r, 3)) in groups}
 for i, numbers in figures(1, sorted(of)).items():
@@ -166,16 +169,32 @@ for i, numbers in figures(5, sorted(place)).items():
 edges, r = owned(2)
 key = {f.name: f for f in r.fields if f.role == 4}
 is_server = lambda i: value(edges[i], key["key.role"]) == 2
+end = {}
 for i, numbers in figures(2, sorted(edges), is_server).items():
     b, at = edges[i], key["key.service"].offset
     address = ipaddress.IPv6Address(b[at : at + 16])
     owner = groups.get(value(b, key["key.owner"]))
-    result["edges"].append(
-        {
-            "owner": containers[owner][0] if owner is not None else "",
-            "side": "server" if is_server(i) else "client",
-            "service": "%s:%d" % (address.ipv4_mapped or "[%s]" % address, value(b, key["key.port"])),
-            "figures": numbers,
-        }
+    end[i] = {
+        "owner": containers[owner][0] if owner is not None else "",
+        "side": "server" if is_server(i) else "client",
+        "service": "%s:%d" % (address.ipv4_mapped or "[%s]" % address, value(b, key["key.port"])),
+    }
+    result["edges"].append({**end[i], "figures": numbers})
+disks, r = owned(6)
+key = {f.name: f for f in r.fields if f.role == 4}
+is_sync = lambda i: value(disks[i], key["key.device"]) == 2**64 - 1
+for i, numbers in figures(6, sorted(disks), is_sync).items():
+    owner, at = groups.get(value(disks[i], key["owner"])), key["name"].offset
+    name = "" if is_sync(i) else text(disks[i][at : at + key["name"].count])
+    result["disks"].append(
+        {"owner": containers[owner][0] if owner is not None else "host", "device": name, "figures": numbers}
     )
+endpoints, r = owned(7)
+key = {f.name: f for f in r.fields if f.role == 4}
+for i, numbers in figures(7, sorted(endpoints)).items():
+    b, at = endpoints[i], key["key.name"].offset
+    numbers["outsight_endpoint_requests_total"] += numbers["outsight_endpoint_request_duration_seconds count"]
+    of = end.get(value(b, key["key.edge"]))
+    if of:
+        result["endpoints"].append({**of, "endpoint": text(b[at : at + key["key.name"].count]), "figures": numbers})
 json.dump(result, sys.stdout)

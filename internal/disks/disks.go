@@ -1,4 +1,4 @@
-package agent
+package disks
 
 import (
 	"slices"
@@ -10,16 +10,16 @@ import (
 // without a name.
 const maxDevices = 16
 
-// disks sums what control groups did on devices to what containers did. As with groups, what became known
-// later than at the second reading stays with the host, and what a group did is kept when it is gone.
-type disks struct {
-	entries map[uint64]*diskEntry
-	totals  map[string]*diskTotal
+// Disks are the sums. As with groups, what became known later than at the second reading stays with the host, and what a
+// group did is kept when it is gone. It is for one goroutine.
+type Disks struct {
+	entries map[uint64]*entry
+	totals  map[string]*total
 	reading uint64
 }
 
-// diskEntry is an entry of the kernel's table at its last reading.
-type diskEntry struct {
+// entry is an entry of the kernel's table at its last reading.
+type entry struct {
 	last    model.KernelDisk
 	owner   string
 	reading uint64
@@ -28,19 +28,21 @@ type diskEntry struct {
 	waits *model.KernelDisk
 }
 
-// diskTotal is a container. Histograms in it are replaced, never changed: they are in snapshots.
-type diskTotal struct {
+// total is a container. Histograms in it are replaced, never changed: they are in snapshots.
+type total struct {
 	// devices in order.
 	devices []model.DeviceSample
 	syncs   *model.SyncCounters
 }
 
-func newDisks() *disks {
-	return &disks{entries: make(map[uint64]*diskEntry), totals: make(map[string]*diskTotal)}
+// New makes sums of nothing.
+func New() *Disks {
+	return &Disks{entries: make(map[uint64]*entry), totals: make(map[string]*total)}
 }
 
-// update adds a reading.
-func (d *disks) update(read []model.KernelDisk, lookup func(model.CgroupID) *model.Container) {
+// Update adds a reading: all entries of the kernel's table. lookup is the container of a control group, nil where it has
+// none.
+func (d *Disks) Update(read []model.KernelDisk, lookup func(model.CgroupID) *model.Container) {
 	d.reading++
 	for i := range read {
 		d.enter(&read[i], lookup)
@@ -50,17 +52,24 @@ func (d *disks) update(read []model.KernelDisk, lookup func(model.CgroupID) *mod
 			continue
 		}
 		if e.waits != nil {
-			d.total(e.owner).gain(e.waits, &e.last)
+			d.of(e.owner).gain(e.waits, &e.last)
 		}
 		delete(d.entries, id)
 	}
 }
 
-func (d *disks) enter(now *model.KernelDisk, lookup func(model.CgroupID) *model.Container) {
+// Base makes a first reading that from which entries count: what they have counted before is nobody's.
+func (d *Disks) Base(read []model.KernelDisk) {
+	for i := range read {
+		d.entries[read[i].Entry] = &entry{last: read[i], owner: model.HostContainerID}
+	}
+}
+
+func (d *Disks) enter(now *model.KernelDisk, lookup func(model.CgroupID) *model.Container) {
 	e := d.entries[now.Entry]
 	fresh := e == nil
 	if fresh {
-		e = &diskEntry{owner: model.HostContainerID}
+		e = &entry{owner: model.HostContainerID}
 		d.entries[now.Entry] = e
 	}
 	if e.owner == model.HostContainerID && now.Group != 0 {
@@ -74,21 +83,21 @@ func (d *disks) enter(now *model.KernelDisk, lookup func(model.CgroupID) *model.
 		e.waits = &first
 		return
 	}
-	d.total(e.owner).gain(now, &e.last)
+	d.of(e.owner).gain(now, &e.last)
 	e.last, e.waits = *now, nil
 }
 
-func (d *disks) total(owner string) *diskTotal {
+func (d *Disks) of(owner string) *total {
 	t := d.totals[owner]
 	if t == nil {
-		t = &diskTotal{}
+		t = &total{}
 		d.totals[owner] = t
 	}
 	return t
 }
 
 // gain adds what an entry of the kernel's table gained.
-func (t *diskTotal) gain(now, before *model.KernelDisk) {
+func (t *total) gain(now, before *model.KernelDisk) {
 	if now.Syncs != nil {
 		t.addSyncs(now.Syncs, before.Syncs)
 		return
@@ -101,7 +110,7 @@ func (t *diskTotal) gain(now, before *model.KernelDisk) {
 	t.add(now.Device, &gained)
 }
 
-func (t *diskTotal) addSyncs(now, before *model.SyncCounters) {
+func (t *total) addSyncs(now, before *model.SyncCounters) {
 	sum := model.SyncCounters{}
 	if t.syncs != nil {
 		sum = *t.syncs
@@ -114,7 +123,7 @@ func (t *diskTotal) addSyncs(now, before *model.SyncCounters) {
 	t.syncs = &sum
 }
 
-func (t *diskTotal) add(device model.BlockDevice, gained *model.DeviceCounters) {
+func (t *total) add(device model.BlockDevice, gained *model.DeviceCounters) {
 	compare := func(s model.DeviceSample, d model.BlockDevice) int { return s.Device.Compare(d) }
 	at, found := slices.BinarySearchFunc(t.devices, device, compare)
 	if !found {
@@ -131,8 +140,8 @@ func (t *diskTotal) add(device model.BlockDevice, gained *model.DeviceCounters) 
 	t.devices[at].Counters.Add(gained)
 }
 
-// of is what a container did, a copy; nil where it did nothing.
-func (d *disks) of(id string) ([]model.DeviceSample, *model.SyncCounters) {
+// Of is what a container did, a copy; nil where it did nothing.
+func (d *Disks) Of(id string) ([]model.DeviceSample, *model.SyncCounters) {
 	t := d.totals[id]
 	if t == nil {
 		return nil, nil
@@ -140,9 +149,9 @@ func (d *disks) of(id string) ([]model.DeviceSample, *model.SyncCounters) {
 	return slices.Clone(t.devices), t.syncs
 }
 
-// keep forgets containers that are gone and have no entry left. One that has entries and is not among the containers may
+// Keep forgets containers that are gone and have no entry left. One that has entries and is not among the containers may
 // have begun since these were listed.
-func (d *disks) keep(containers []*model.Container) {
+func (d *Disks) Keep(containers []*model.Container) {
 	kept := make(map[string]bool, len(containers))
 	for _, c := range containers {
 		kept[c.ID] = true

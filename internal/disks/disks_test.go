@@ -1,4 +1,4 @@
-package agent
+package disks
 
 import (
 	"testing"
@@ -28,9 +28,9 @@ func reads(n uint64) model.DeviceCounters {
 		Latency: &model.Histogram{Count: n, SumNS: n * uint64(time.Millisecond), Offset: -300, Buckets: []uint64{n}}}}
 }
 
-func checkReads(t *testing.T, d *disks, id string, device model.BlockDevice, want uint64) {
+func checkReads(t *testing.T, d *Disks, id string, device model.BlockDevice, want uint64) {
 	t.Helper()
-	devices, _ := d.of(id)
+	devices, _ := d.Of(id)
 	var got model.DiskOperations
 	for _, s := range devices {
 		if s.Device.Compare(device) == 0 {
@@ -44,8 +44,8 @@ func checkReads(t *testing.T, d *disks, id string, device model.BlockDevice, wan
 }
 
 func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
-	d := newDisks()
-	d.update([]model.KernelDisk{
+	d := New()
+	d.Update([]model.KernelDisk{
 		{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(3)},
 		{Entry: 3, Group: 2, BlockGroup: 21, Device: sda, Counters: reads(4)},
 		{Entry: 4, Group: 2, BlockGroup: 21, Device: dm, Counters: reads(5)},
@@ -54,9 +54,9 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	checkReads(t, d, "web", sda, 7)
 	checkReads(t, d, "web", dm, 5)
 	checkReads(t, d, model.HostContainerID, sda, 0) // it may yet be known
-	before, _ := d.of("web")
+	before, _ := d.Of("web")
 	// One group is gone; another has the same slot of the kernel's table.
-	d.update([]model.KernelDisk{
+	d.Update([]model.KernelDisk{
 		{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(10)},
 		{Entry: 1<<32 | 3, Group: 2, BlockGroup: 23, Device: sda, Counters: reads(1)},
 	}, ownersOf)
@@ -69,7 +69,7 @@ func TestDisksSumTheGroupsOfAContainer(t *testing.T) {
 	if len(d.entries) != 2 {
 		t.Errorf("%d entries are kept, want 2", len(d.entries))
 	}
-	d.keep([]*model.Container{web})
+	d.Keep([]*model.Container{web})
 	checkReads(t, d, model.HostContainerID, sda, 0)
 	checkReads(t, d, "web", sda, 15)
 }
@@ -84,9 +84,9 @@ func TestDisksThatAreKnownLate(t *testing.T) {
 	}
 	f := func(steps ...step) {
 		t.Helper()
-		d := newDisks()
+		d := New()
 		for _, step := range steps {
-			d.update([]model.KernelDisk{{Entry: 2, Group: step.group, BlockGroup: 20, Device: sda, Counters: reads(step.count)}},
+			d.Update([]model.KernelDisk{{Entry: 2, Group: step.group, BlockGroup: 20, Device: sda, Counters: reads(step.count)}},
 				ownersOf)
 			checkReads(t, d, model.HostContainerID, sda, step.ofHost)
 			checkReads(t, d, "web", sda, step.ofWeb)
@@ -100,78 +100,53 @@ func TestDisksThatAreKnownLate(t *testing.T) {
 // A container that begins after a reading has listed the containers, and before it reads the disks, has what it did by
 // then; it is forgotten when it is gone and the kernel has no entry of it.
 func TestDisksOfAContainerThatIsListedLater(t *testing.T) {
-	d := newDisks()
+	d := New()
 	read := []model.KernelDisk{{Entry: 2, Group: 2, BlockGroup: 20, Device: sda, Counters: reads(5)}}
-	d.update(read, ownersOf)
-	d.keep(nil)
-	d.update(read, ownersOf)
-	d.keep([]*model.Container{web})
+	d.Update(read, ownersOf)
+	d.Keep(nil)
+	d.Update(read, ownersOf)
+	d.Keep([]*model.Container{web})
 	checkReads(t, d, "web", sda, 5)
-	d.update(nil, ownersOf)
-	d.keep(nil)
+	d.Update(nil, ownersOf)
+	d.Keep(nil)
 	if len(d.totals) != 0 {
 		t.Errorf("%d containers are kept, want none", len(d.totals))
 	}
 }
 
 func TestDevicesOfAContainerAreBounded(t *testing.T) {
-	d := newDisks()
+	d := New()
 	var all []model.KernelDisk
 	for i := range uint32(maxDevices + 5) {
 		all = append(all, model.KernelDisk{Entry: uint64(i), Group: 2, BlockGroup: 20,
 			Device: model.BlockDevice{Major: 7, Minor: i}, Counters: reads(1)})
 	}
-	d.update(all, ownersOf)
+	d.Update(all, ownersOf)
 	checkReads(t, d, "web", none, 5)
-	if devices, _ := d.of("web"); len(devices) != maxDevices+1 {
+	if devices, _ := d.Of("web"); len(devices) != maxDevices+1 {
 		t.Errorf("%d devices", len(devices))
 	}
 }
 
 func TestDevicesOwnFlushesAreNobodys(t *testing.T) {
-	d := newDisks()
+	d := New()
 	flushes := model.DeviceCounters{Flush: model.DiskOperations{Operations: 3}}
 	syncs := &model.SyncCounters{FSync: model.DiskOperations{Operations: 2}}
-	d.update([]model.KernelDisk{
+	d.Update([]model.KernelDisk{
 		{Entry: 2, BlockGroup: 0, Device: sda, Counters: flushes},
 		{Entry: 3, Group: 2, BlockGroup: 20, Device: sda, Counters: flushes},
 		{Entry: 4, Group: 2, Syncs: syncs},
 	}, ownersOf)
-	if devices, _ := d.of(model.HostContainerID); len(devices) != 0 {
+	if devices, _ := d.Of(model.HostContainerID); len(devices) != 0 {
 		t.Errorf("the host has %+v", devices)
 	}
-	devices, got := d.of("web")
+	devices, got := d.Of("web")
 	if len(devices) != 1 || devices[0].Counters.Flush.Operations != 3 || got == nil || got.FSync.Operations != 2 {
 		t.Errorf("%+v, %+v", devices, got)
 	}
 	syncs = &model.SyncCounters{FSync: model.DiskOperations{Operations: 7}}
-	d.update([]model.KernelDisk{{Entry: 4, Group: 2, Syncs: syncs}}, ownersOf)
-	if _, later := d.of("web"); later.FSync.Operations != 7 || got.FSync.Operations != 2 {
+	d.Update([]model.KernelDisk{{Entry: 4, Group: 2, Syncs: syncs}}, ownersOf)
+	if _, later := d.Of("web"); later.FSync.Operations != 7 || got.FSync.Operations != 2 {
 		t.Errorf("%+v, and before %+v", later, got)
-	}
-}
-
-func TestFilesOfGroupsAreSummed(t *testing.T) {
-	g := newGroups()
-	self := &model.SelfSample{}
-	counters := func(id model.CgroupID, cpu, bytes uint64) model.CgroupCounters {
-		return model.CgroupCounters{ID: id, CPU: model.CPUCounters{UsageNS: cpu},
-			Files: &model.FileCounters{ReadBytes: bytes, Reads: 1}}
-	}
-	both := func(id model.CgroupID) *model.Container { return web }
-	g.update([]model.CgroupCounters{counters(2, 10, 100), counters(3, 10, 50)}, both, self)
-	before := g.files("web")
-	if before == nil || before.ReadBytes != 150 || before.Reads != 2 {
-		t.Fatalf("%+v", before)
-	}
-	g.retire(3)
-	g.update([]model.CgroupCounters{counters(2, 5, 30)}, both, self) // counted anew
-	if now := g.files("web"); now.ReadBytes != 180 || now.Reads != 3 || before.ReadBytes != 150 {
-		t.Errorf("%+v, before %+v", now, before)
-	}
-	g.update([]model.CgroupCounters{{ID: 9, CPU: model.CPUCounters{UsageNS: 1}}},
-		func(model.CgroupID) *model.Container { return nil }, self)
-	if host := g.files(model.HostContainerID); host != nil {
-		t.Errorf("of the host %+v, which was not counted", host)
 	}
 }
