@@ -21,6 +21,8 @@ type controlFlags struct {
 	// rate is in bit/s of each host.
 	rate     int64
 	interval time.Duration
+	// containers is how many pairs of containers are measured of two hosts.
+	containers int
 }
 
 func (f *controlFlags) add(c *cobra.Command) {
@@ -28,6 +30,8 @@ func (f *controlFlags) add(c *cobra.Command) {
 		"measure the network to the hosts with which its containers talk; 0 measures nothing")
 	c.Flags().DurationVar(&f.interval, "probe-interval", 10*time.Second,
 		"for how long two hosts go on to be measured that talk no more")
+	c.Flags().IntVar(&f.containers, "probe-containers", control.DefaultContainers, "how many pairs of containers of two "+
+		"hosts are measured from inside their own network namespaces, those that talk most; 0 measures none")
 }
 
 func (f *controlFlags) check() error {
@@ -37,16 +41,26 @@ func (f *controlFlags) check() error {
 	case f.interval < time.Second || f.interval > time.Hour:
 		return usagef("--probe-interval is %v, want 1s to 1h", f.interval)
 	}
+	if f.containers < 0 || f.containers > mostProbeContainers {
+		return usagef("--probe-containers is %d, want 0 to %d", f.containers, mostProbeContainers)
+	}
 	return nil
 }
+
+// mostProbeContainers is more than fits into the default rate.
+const mostProbeContainers = 64
 
 // leastProbeRate is room for sessions to seven hosts, with a packet of each in every control.MaxInterval.
 const leastProbeRate = 1000
 
 // server is what agents ask.
 func (f *controlFlags) server(frames framelog.Log, registry control.Registry, log *slog.Logger) *control.Server {
+	containers := f.containers
+	if containers == 0 {
+		containers = -1
+	}
 	return control.NewServer(control.ServerOptions{
-		Rate: f.rate, Interval: f.interval, Registry: registry, Logger: log,
+		Rate: f.rate, Containers: containers, Interval: f.interval, Registry: registry, Logger: log,
 		Window: func(ctx context.Context, tenant string, from, to time.Time) (*frame.Window, error) {
 			for w, err := range frames.Windows(ctx, framelog.Query{Tenant: tenant, Times: []time.Time{from, to},
 				Only: graph.HostPairColumns}) {
@@ -54,9 +68,16 @@ func (f *controlFlags) server(frames framelog.Log, registry control.Registry, lo
 			}
 			return &frame.Window{From: from, To: to}, nil
 		},
-		Talks: func(w *frame.Window, ignore func(netip.AddrPort) bool) (talks []control.Talk) {
-			for _, p := range graph.HostPairs(w, ignore) {
-				talks = append(talks, control.Talk{Pair: control.Pair{A: p.A, B: p.B}, Bytes: p.Bytes})
+		Talks: func(w *frame.Window, ignore func(netip.AddrPort) bool) (talks control.Talks) {
+			hosts, containers := graph.HostPairs(w, ignore)
+			for _, p := range hosts {
+				talks.Hosts = append(talks.Hosts, control.Talk{Pair: control.Pair{A: p.A, B: p.B}, Bytes: p.Bytes})
+			}
+			for _, p := range containers {
+				talks.Containers = append(talks.Containers, control.ContainerTalk{
+					ClientHost: p.Client.Host, Client: control.Container{ID: p.Client.ID, Name: p.Client.Name},
+					ServerHost: p.Server.Host, Server: control.Container{ID: p.Server.ID, Name: p.Server.Name},
+					ClientAddresses: p.Client.Addresses, At: p.Server.Addresses[0], Bytes: p.Bytes})
 			}
 			return talks
 		},

@@ -13,6 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,13 +23,19 @@ import (
 	"testing"
 	"time"
 
+	natsclient "github.com/nats-io/nats.go"
+	"golang.org/x/sys/unix"
+
+	"outsight/internal/control"
 	"outsight/internal/export"
 	"outsight/internal/fleet"
 	"outsight/internal/frame"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 	"outsight/internal/probe"
+	"outsight/internal/queue"
 	"outsight/internal/stamp"
+	"outsight/test/natscluster"
 )
 
 // inNamespace runs the rest of a test in another process with a network of its own: loopback with these addresses.
@@ -67,6 +76,11 @@ type simulatedHost struct {
 	client bool
 	bytes  *atomic.Uint64
 	newest atomic.Pointer[frame.Frame]
+	// own is who talks instead of the host, by an address of its own, and other the address of the other end; process is one
+	// in its network namespace.
+	own     *model.Container
+	other   netip.Addr
+	process func(id string) (*os.File, error)
 }
 
 const databasePort = "5432"
@@ -90,7 +104,7 @@ func (h *simulatedHost) run(ctx context.Context, t *testing.T, server, token str
 				var beside sync.WaitGroup
 				defer beside.Wait()
 				beside.Go(func() {
-					if err := h.monitor.Run(ctx, h.newest.Load); err != nil {
+					if err := h.monitor.Run(ctx, h.newest.Load, h.process); err != nil {
 						t.Error(err)
 					}
 				})
@@ -140,14 +154,33 @@ func (h *simulatedHost) snapshot() *model.Snapshot {
 	udp.Service = netip.MustParseAddrPort(strings.TrimSuffix(e.Service.String(), databasePort) + port)
 	udp.Counters = model.EdgeCounters{SentBytes: uint64(time.Now().UnixNano())}
 	s.Edges = []model.Edge{e, udp}
+	if h.own != nil {
+		s.Containers = append(s.Containers, model.ContainerSample{Container: h.own})
+		h.addContainer(s, port)
+	}
 	return s
+}
+
+// addContainer has the container talk instead of the host, which measures the way between the containers.
+func (h *simulatedHost) addContainer(s *model.Snapshot, port string) {
+	e, udp := &s.Edges[0], s.Edges[1]
+	udp.Instance = 3
+	at := h.own.Addresses[0]
+	if h.client {
+		at = h.other
+		e.Client.Container, e.Server.Address = h.own, at
+	} else {
+		e.Server.Container, e.Client.Address = h.own, h.other
+	}
+	e.Service, udp.Service = netip.MustParseAddrPort(at.String()+":"+databasePort), netip.MustParseAddrPort(at.String()+":"+port)
+	s.Edges = append(s.Edges, udp)
 }
 
 // metrics are those of the host's newest frame, as its agent's /metrics has them.
 func (h *simulatedHost) metrics(t *testing.T) string {
 	w := &bytes.Buffer{}
 	for _, s := range otlp.FromFrame(h.newest.Load(), otlp.SeriesOptions{}) {
-		if strings.HasPrefix(s.Name, "outsight_probe_") {
+		if strings.HasPrefix(s.Name, "outsight_probe_") || strings.HasPrefix(s.Name, "outsight_container_probe_") {
 			value := s.Value
 			if s.Histogram != nil {
 				value = float64(s.Histogram.Count)
@@ -173,6 +206,23 @@ func eventually(t *testing.T, what string, f func() bool) {
 	t.Logf("%s after %v", what, time.Since(begun).Round(10*time.Millisecond))
 }
 
+// serveProbes runs a server, at the usual ports, until stop.
+func serveProbes(t *testing.T, tokens string, more ...string) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		root := newRoot()
+		root.SetArgs(append([]string{"server", "--data", filepath.Join(t.TempDir(), "data"), "--otlp", "", "--token-file", tokens,
+			"--probe-interval", "2s", "--kubernetes", "off"}, more...))
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		if err := root.ExecuteContext(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() { cancel(); serving.Wait() }
+}
+
 // TestMeasuredPair: two hosts that talk are measured, what was measured is in frames, on the server and in its answers,
 // and ends with the talk. A host with a wrong token is measured by nobody, and strangers are not answered.
 func TestMeasuredPair(t *testing.T) {
@@ -184,20 +234,7 @@ func TestMeasuredPair(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer cancel()
-	serving.Go(func() {
-		root := newRoot()
-		root.SetArgs([]string{"server", "--data", filepath.Join(t.TempDir(), "data"), "--otlp", "", "--token-file", tokens,
-			"--probe-interval", "2s", "--kubernetes", "off"})
-		root.SetOut(io.Discard)
-		root.SetErr(io.Discard)
-		if err := root.ExecuteContext(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	defer serveProbes(t, tokens)()
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	talked := &atomic.Uint64{}
 	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked}
@@ -355,6 +392,278 @@ func TestMeasuredPair(t *testing.T) {
 	stop()
 }
 
+// namespace is a process in a network namespace of its own.
+type namespace struct {
+	t   *testing.T
+	pid int
+}
+
+func newNamespace(t *testing.T) *namespace {
+	t.Helper()
+	c := exec.Command("sleep", "600")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return &namespace{t, c.Process.Pid}
+}
+
+// run runs a command in it.
+func (n *namespace) run(format string, args ...any) {
+	n.t.Helper()
+	words := append([]string{"-t", strconv.Itoa(n.pid), "-n"}, strings.Fields(fmt.Sprintf(format, args...))...)
+	if out, err := exec.Command("nsenter", words...).CombinedOutput(); err != nil {
+		n.t.Fatalf("%s: %v: %s", format, err, out)
+	}
+}
+
+// open opens the process, whatever the container's ID.
+func (n *namespace) open(string) (*os.File, error) {
+	fd, err := unix.PidfdOpen(n.pid, unix.PIDFD_NONBLOCK)
+	return os.NewFile(uintptr(fd), "pidfd"), err
+}
+
+// hostsWithContainers are two hosts of which containers talk, in network namespaces that are joined apart from the hosts.
+func hostsWithContainers(t *testing.T, talked *atomic.Uint64) (a, b *simulatedHost) {
+	web, db := newNamespace(t), newNamespace(t)
+	web.run("ip link add eth0 type veth peer name eth0 netns %d", db.pid)
+	for n, own := range map[*namespace]string{web: "10.1.1.2/16", db: "10.1.2.2/16"} {
+		n.run("ip addr add %s dev eth0", own)
+		n.run("ip link set eth0 up")
+	}
+	container := func(name, address string) *model.Container {
+		return &model.Container{ID: "id-" + name, Name: name, Runtime: model.Docker, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+	}
+	a = &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked,
+		own: container("web", "10.1.1.2"), other: netip.MustParseAddr("10.1.2.2"), process: web.open}
+	b = &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked,
+		own: container("db", "10.1.2.2"), other: netip.MustParseAddr("10.1.1.2"), process: db.open}
+	return a, b
+}
+
+// TestMeasuredContainers: two containers that talk by addresses of their own are measured from inside their network
+// namespaces, while nothing that measures passes between their hosts; that is in metrics, on the server and in its answers,
+// and ends with the talk, although the measurements themselves are seen as traffic.
+func TestMeasuredContainers(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2") {
+		return
+	}
+	if out, err := exec.Command("iptables", "-A", "INPUT", "-p", "udp", "-d", "198.51.100.0/24", "-j", "DROP").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const token, page, senders = "0123456789abcdef", "http://127.0.0.1:8470", "http://127.0.0.1:4318"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer serveProbes(t, tokens)()
+	talked := &atomic.Uint64{}
+	a, b := hostsWithContainers(t, talked)
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, senders, token, log)
+	b.run(agents, t, senders, token, log)
+	defer stop()
+	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
+	talking, quiet := context.WithCancel(t.Context())
+	var chatter sync.WaitGroup
+	chatter.Go(func() {
+		for talking.Err() == nil {
+			talked.Add(1000)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	eventually(t, "two sessions", func() bool { return len(a.sessions()) == 2 })
+	eventually(t, "ten round trips of containers", func() bool {
+		s := a.sessions()
+		return len(s) == 2 && s[1].RoundTrip != nil && s[1].RoundTrip.Count >= 10 && s[0].Lost > 0
+	})
+	if s := a.sessions(); s[0].Client != "" || s[0].Answered || s[0].RoundTrip != nil || s[1].Client != "web" ||
+		s[1].Server != "db" || s[1].Peer != "b" || !s[1].Answered || s[1].Lost > 0 {
+		t.Errorf("the sessions are %+v", s)
+	}
+	if n := len(b.sessions()); n != 0 {
+		t.Errorf("%d sessions of the server's host", n)
+	}
+	labels := "[{client web} {host a} {peer b} {server db}]"
+	for _, want := range []string{"outsight_container_probe_round_trip_duration_seconds" + labels,
+		"outsight_container_probe_answered" + labels + " 1"} {
+		eventually(t, want, func() bool { return strings.Contains(a.metrics(t), want) })
+	}
+	list := func(args ...string) (text string) {
+		var out, errOut bytes.Buffer
+		args = append([]string{"probe", "--server", page, "--token-file", tokens}, args...)
+		if code := run(args, &out, &errOut); code != 0 {
+			t.Fatalf("probe ends with %d: %s", code, errOut.String())
+		}
+		return out.String()
+	}
+	eventually(t, "a line of outsight probe", func() bool { return strings.Contains(list(), "web on a  db on b  each 100ms") })
+	t.Logf("%s", list())
+	var answer struct{ Probes []fleet.Probe }
+	if err := json.Unmarshal([]byte(list("10.1.2.2", "--output", "json")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if all := answer.Probes; len(all) != 2 || all[0].Client != "" || all[0].Answered || all[1].Client != "web" ||
+		all[1].Server != "db" || !all[1].Running || !all[1].Answered || all[1].RoundTrip == nil || all[1].Lost > 0 {
+		t.Errorf("of the address of db the server answers %+v", answer)
+	}
+	quiet()
+	chatter.Wait()
+	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
+	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "probe_answered") })
+	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "web on a  db on b  ended") })
+	stop()
+}
+
+// desired is what a server has a host do. The host's own question, which waits, is answered then and asked again.
+func (h *simulatedHost) desired(t *testing.T, server, token string) (state control.State, ok bool) {
+	t.Helper()
+	text, err := json.Marshal(control.Question{Host: h.name, Epoch: h.newest.Load().Epoch,
+		Addresses: []netip.Addr{netip.MustParseAddr(h.address)}, Port: h.monitor.Port(), Containers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+control.Path, bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", control.ContentType)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return state, false
+	}
+	defer answer.Body.Close()
+	if text, err = io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		return state, false
+	}
+	if state, err = control.ParseState(text); err != nil {
+		t.Fatal(err)
+	}
+	return state, true
+}
+
+// TestProbesOfAnotherServer: agents are known to a cluster of NATS servers, so another server that takes over, with no data
+// of the first, has them go on with the same sessions and keys, and finds by a container's address who is measured, by which
+// agent and at which reflector.
+func TestProbesOfAnotherServer(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2") {
+		return
+	}
+	const token, page, senders = "0123456789abcdef", "http://127.0.0.1:8470", "http://127.0.0.1:4318"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nats, err := natscluster.Start(3, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nats.Stop()
+	flags := []string{"--nats", nats.URLs(), "--nats-stream", "PROBES", "--nats-replicas", "3"}
+	stopFirst := sync.OnceFunc(serveProbes(t, tokens, flags...))
+	defer stopFirst()
+	talked := &atomic.Uint64{}
+	a, b := hostsWithContainers(t, talked)
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, senders, token, log)
+	b.run(agents, t, senders, token, log)
+	defer stop()
+	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
+	var chatter sync.WaitGroup
+	defer chatter.Wait()
+	talking, quiet := context.WithCancel(t.Context())
+	defer quiet()
+	chatter.Go(func() {
+		for talking.Err() == nil {
+			talked.Add(1000)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	answered := func() bool {
+		s := a.sessions()
+		return len(s) == 2 && s[0].Answered && s[1].Answered
+	}
+	eventually(t, "answers of the hosts and of the containers", answered)
+	var first control.State
+	eventually(t, "the state of the first server", func() (ok bool) {
+		first, ok = a.desired(t, senders, token)
+		return ok && len(first.Sessions) == 1 && len(first.ContainerSessions) == 1
+	})
+
+	// What any server finds in the cluster's store.
+	conn, err := natsclient.Connect(nats.URLs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	registry, err := queue.OpenRegistry(t.Context(), conn, "PROBES"+agentsBucket, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func() map[string]control.Question {
+		all, err := registry.All(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		agents := map[string]control.Question{}
+		for key, text := range all {
+			var one struct{ Agent control.Question }
+			if err := json.Unmarshal(text, &one); err == nil && strings.HasPrefix(key, "agent.") {
+				agents[one.Agent.Host] = one.Agent
+			}
+		}
+		return agents
+	}
+	eventually(t, "both agents in the store", func() bool { return len(kept()) == 2 })
+	for _, h := range []*simulatedHost{a, b} {
+		q := kept()[h.name]
+		if q.Port != h.monitor.Port() || !q.Containers || !slices.Contains(q.Addresses, netip.MustParseAddr(h.address)) ||
+			q.Epoch != h.newest.Load().Epoch {
+			t.Errorf("of %s the store has %+v", h.name, q)
+		}
+	}
+
+	stopFirst()
+	sent := a.sessions()[1].Sent
+	defer serveProbes(t, tokens, flags...)()
+	var second control.State
+	eventually(t, "the state of the second server", func() (ok bool) {
+		second, ok = a.desired(t, senders, token)
+		return ok && len(second.ContainerSessions) == 1 && len(second.Sessions) == 1
+	})
+	if !reflect.DeepEqual(second, first) {
+		t.Errorf("the second server has %+v, the first had %+v", second, first)
+	}
+	var answer struct{ Probes []fleet.Probe }
+	eventually(t, "an answer by the address of a container", func() bool {
+		var out, errOut bytes.Buffer
+		args := []string{"probe", "--server", page, "--token-file", tokens, "--output", "json", "10.1.2.2"}
+		if code := run(args, &out, &errOut); code != 0 {
+			t.Logf("probe ends with %d: %s", code, errOut.String())
+			return false
+		}
+		if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+			t.Fatal(err)
+		}
+		return len(answer.Probes) == 2 && answer.Probes[0].RoundTrip != nil && answer.Probes[1].RoundTrip != nil
+	})
+	hosts, containers := answer.Probes[0], answer.Probes[1]
+	if hosts.From != "a" || hosts.To != "b" || hosts.Reflector != "198.51.100.2:862" || containers.Client != "web" ||
+		containers.Server != "db" || containers.To != "b" || containers.Reflector != "10.1.2.2:862" || !containers.Answered {
+		t.Errorf("by the address of db the second server finds %+v", answer.Probes)
+	}
+	if now := a.sessions(); !answered() || now[1].Sent < sent || now[1].Lost > 0 {
+		t.Errorf("the sessions are %+v, and %d packets had been sent with the first server", now, sent)
+	}
+	quiet()
+	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
+	stop()
+}
+
 // TestConfiguredPeers: two agents without a server measure one another by their flags, and one with another key is not
 // answered.
 func TestConfiguredPeers(t *testing.T) {
@@ -376,7 +685,7 @@ func TestConfiguredPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		running.Go(func() {
-			if err := m.Run(ctx, func() *frame.Frame { return nil }); err != nil {
+			if err := m.Run(ctx, func() *frame.Frame { return nil }, nil); err != nil {
 				t.Error(err)
 			}
 		})

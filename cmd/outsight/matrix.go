@@ -30,9 +30,9 @@ func newMatrix() *cobra.Command {
 		Short: "Who sends how much to whom, as a table of clients and servers",
 		Long: `Show what clients (rows) and servers (columns) had to do with one another, with the sums of both: bytes,
 requests, latencies, round trips, retransmissions, failures, packets, delay, jitter and loss, and each other number of
-edges; by host also what agents measure between the two. Sums are exact: what has no row or column of its own is
-summed in the last one. Asks the agent that runs on this host, or loads the kernel programs for
-the time being, which needs root.`,
+edges; by host also what agents measure between the two, by container the capacity that somebody measured last. Sums are
+exact: what has no row or column of its own is summed in the last one. Asks the agent that runs on this host, or loads
+the kernel programs for the time being, which needs root.`,
 		Example: `  sudo outsight matrix
   sudo outsight matrix --by host --number p99
   sudo outsight matrix --packets --number delay_there_p99
@@ -103,6 +103,7 @@ func (o *matrixOptions) write(out io.Writer, w *frame.Window) error {
 	if of.By == graph.ByHost {
 		of.Between = fleet.Between(fleet.Probes(w))
 	}
+	of.Capacity = fleet.Capacities(w)
 	m, err := graph.MatrixFromFrames(w, of)
 	if err != nil {
 		return err

@@ -149,12 +149,29 @@ func (o *probeOptions) run(ctx context.Context, a, b string, log *slog.Logger, o
 	if err != nil {
 		return withRoot(err)
 	}
+	if err := o.keep(ctx, r); err != nil {
+		fmt.Fprintf(errOut, "outsight: the agent of this host does not keep the capacity: %v\n", err)
+	}
 	if err := writeProbe(out, r, o.output); err != nil {
 		return err
 	}
 	if !r.Measured() {
 		fmt.Fprintf(errOut, "outsight: nothing came back from %s\n", graph.Clean(r.To.Name))
 		return errSaid
+	}
+	return nil
+}
+
+// keep has the agent of this host, if there is one, keep the capacities that were measured.
+func (o *probeOptions) keep(ctx context.Context, r *probe.Result) error {
+	client := agent.NewClient(o.socket)
+	defer client.Close()
+	for _, c := range r.Capacities() {
+		if err := client.KeepCapacity(ctx, c); errors.Is(err, agent.ErrNoAgent) {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -80,6 +80,12 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 			"containers talk, if a server says so or --probe-peer.")
 		return err
 	}
+	end := func(container, host string) string {
+		if container == "" {
+			return graph.Clean(host)
+		}
+		return graph.Clean(container) + " on " + graph.Clean(host)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "FROM\tTO\tNOW\tSENT\tLOST\tTHERE\tBACK\tP50\tP99\tJITTER\tONE WAY P50\tABOVE LEAST P99\tHOPS")
 	for i := range a.Probes {
@@ -115,7 +121,7 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		if p.RouteChanges > 0 {
 			hops += fmt.Sprintf(" (%d changes)", p.RouteChanges)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", graph.Clean(p.From), graph.Clean(p.To), state,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", end(p.Client, p.From), end(p.Server, p.To), state,
 			p.Sent, loss, p.LostThere, p.LostBack, p50, p99, jitter, way, above, hops)
 	}
 	return w.Flush()

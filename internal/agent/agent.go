@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -93,8 +94,9 @@ type Reporter interface {
 
 // Probes measure the network to other hosts.
 type Probes interface {
-	// Run measures until ctx ends. newest is the agent's newest frame, nil before the first.
-	Run(ctx context.Context, newest func() *frame.Frame) error
+	// Run measures until ctx ends. newest is the agent's newest frame, nil before the first; process opens a process of the
+	// container with an ID as a pidfd, and is nil where that is not possible.
+	Run(ctx context.Context, newest func() *frame.Frame, process func(container string) (*os.File, error)) error
 	// Sample is what was counted, for one snapshot.
 	Sample() *model.ProbeSample
 }
@@ -143,6 +145,8 @@ type Sources struct {
 	Applications Applications
 	// Probes is nil where the network to other hosts is not measured.
 	Probes Probes
+	// OpenProcess opens a process of a container, for Probes; nil where that is not possible.
+	OpenProcess func(container string) (*os.File, error)
 	// Processes is nil where the kernel's names are to be shown.
 	Processes Processes
 	// Translations reads at most limit connections whose server's address the host translates;
@@ -203,6 +207,7 @@ type Options struct {
 type Agent struct {
 	sources    Sources
 	options    Options
+	capacities capacities
 	resolver   *network.Resolver
 	groups     *groups
 	contention *contention
@@ -319,7 +324,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.sources.Probes != nil {
 		running.Go(func() {
-			if err := a.sources.Probes.Run(ctx, a.Frame); err != nil {
+			if err := a.sources.Probes.Run(ctx, a.Frame, a.sources.OpenProcess); err != nil {
 				a.options.Logger.Error("the network to other hosts is measured no more", "error", err)
 			}
 		})

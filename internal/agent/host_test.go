@@ -110,6 +110,12 @@ func TestPrivileges(t *testing.T) {
 	f("0000008000000000", "CAP_PERFMON")
 	f("0000004000000000", "CAP_BPF")
 	f("0000000000000000", "CAP_BPF", "CAP_PERFMON")
+	for mask, want := range map[string]bool{"000001ffffffffff": true, "0000000000280000": true, "0000000000200000": false,
+		"000000c000080000": false} {
+		if p, err := parsePrivileges("CapEff:\t" + mask + "\n"); err != nil || p.enters() != want {
+			t.Errorf("%s may enter network namespaces: %v, want %v (%v)", mask, p.enters(), want, err)
+		}
+	}
 	for _, bad := range []string{"", "CapEff:\tzz\n", "CapPrm:\t0\n"} {
 		if p, err := parsePrivileges(bad); err == nil {
 			t.Errorf("%q: got %x, want an error", bad, p)

@@ -222,9 +222,12 @@ func Open(o HostOptions) (*Host, error) {
 		Registry: registry, Files: h.files, Processes: container.NewPrograms(container.ProgramOptions{ProcRoot: o.ProcRoot}),
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
-		Reporters: reporters, Senders: o.Senders, Answers: o.Answers, Probes: o.Probes,
+		Reporters: reporters, Senders: o.Senders, Answers: o.Answers, Probes: o.Probes, OpenProcess: registry.Open,
 		Applications: h.applications,
 		Parts:        h, Statistics: kernel.EnableStatistics,
+	}
+	if privileges.enters() {
+		sources.OpenProcess = registry.Open
 	}
 	if o.Regions.Only {
 		sources.Parts, sources.Statistics = nil, nil

@@ -75,6 +75,9 @@ func (p Privileges) Check() error {
 	return fmt.Errorf("%w: %s (to load kernel programs)", ErrPrivilege, strings.Join(missing, " and "))
 }
 
+// enters reports whether the network namespaces of containers can be entered, by a pidfd.
+func (p Privileges) enters() bool { return p.has(capSysAdmin) && p.has(capSysPtrace) }
+
 // Features are the privileges as features.
 func (p Privileges) Features() []model.Feature {
 	load := model.Feature{

@@ -56,6 +56,7 @@ func (a *Agent) read() *model.Snapshot {
 	if a.sources.Probes != nil {
 		s.Probes = a.sources.Probes.Sample()
 	}
+	s.Capacities = a.capacities.of(containers)
 	a.forget(begin, collection)
 	a.readSelf(&s.Self)
 	a.keepBudget(s)

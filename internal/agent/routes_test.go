@@ -12,6 +12,7 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/frame"
+	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
 
@@ -20,6 +21,7 @@ type noFlights struct{}
 func (noFlights) Flight(time.Duration) *recorder.FlightData { return nil }
 func (noFlights) Anomalies() *recorder.Anomalies            { return nil }
 func (noFlights) Anomaly(uint64) *recorder.FlightData       { return nil }
+func (noFlights) KeepCapacity(model.Capacity)               {}
 
 // Every route of an agent needs the role that is here. Who adds one decides who may have it.
 func TestRoutesNeedRoles(t *testing.T) {
@@ -42,7 +44,7 @@ func TestRoutesNeedRoles(t *testing.T) {
 	}
 	want := map[string]access.Roles{
 		"GET /frame": access.Read, "GET /flight": access.Record, "GET /anomalies": access.Record,
-		"GET /anomalies/{number}": access.Record,
+		"GET /anomalies/{number}": access.Record, "POST /capacity": access.Record,
 	}
 	if got := of(SocketHandler(func() *frame.Frame { return nil }, noFlights{})); !maps.Equal(got, want) {
 		t.Errorf("the socket has %v, want %v", got, want)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/frame"
+	"outsight/internal/model"
 	"outsight/internal/recorder"
 )
 
@@ -77,6 +79,8 @@ type Flights interface {
 	Flight(last time.Duration) *recorder.FlightData
 	Anomalies() *recorder.Anomalies
 	Anomaly(number uint64) *recorder.FlightData
+	// KeepCapacity keeps what somebody measured of a path.
+	KeepCapacity(model.Capacity)
 }
 
 // SocketHandler answers, mostly as JSON, with 404 where there is no such thing:
@@ -86,6 +90,7 @@ type Flights interface {
 //	GET /flight?last=5m  what the flight recorder has of the last while
 //	GET /anomalies       those whose surroundings are kept
 //	GET /anomalies/7     what is kept around number 7
+//	POST /capacity       keeps a model.Capacity as JSON
 //
 // Who may open the socket has all roles: its file is its owner's alone.
 func SocketHandler(newest func() *frame.Frame, flights Flights) *access.Mux {
@@ -128,6 +133,7 @@ func SocketHandler(newest func() *frame.Frame, flights Flights) *access.Mux {
 		}
 		answer(w, flights.Anomaly(number), fmt.Sprintf("there is no anomaly %d", number))
 	})
+	mux.HandleFunc(access.Record, "POST /capacity", handleCapacity(flights.KeepCapacity))
 	return mux
 }
 
@@ -205,6 +211,19 @@ func (c *Client) fetch(ctx context.Context, path string, into any) error {
 	return c.ask(ctx, path, "", func(_ *http.Response, body io.Reader) error { return json.NewDecoder(body).Decode(into) })
 }
 
+// KeepCapacity has the agent keep what was measured of a path. Errors are as Fetch's.
+func (c *Client) KeepCapacity(ctx context.Context, one model.Capacity) error {
+	text, err := json.Marshal(one)
+	if err != nil {
+		return fmt.Errorf("BUG: writing a capacity: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent/capacity", bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("BUG: making a request: %w", err)
+	}
+	return c.do(request, func(*http.Response, io.Reader) error { return nil })
+}
+
 // ask hands an answer and its body to read. Where known is the tag of what there is, the answer has no body.
 func (c *Client) ask(ctx context.Context, path, known string, read func(*http.Response, io.Reader) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
@@ -214,6 +233,12 @@ func (c *Client) ask(ctx context.Context, path, known string, read func(*http.Re
 	if known != "" {
 		request.Header.Set("If-None-Match", known)
 	}
+	return c.do(request, read)
+}
+
+// do hands an answer and its body to read.
+func (c *Client) do(request *http.Request, read func(*http.Response, io.Reader) error) error {
+	known := request.Header.Get("If-None-Match")
 	answer, err := c.http.Do(request)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("asking the agent at %q: %w", c.path, ErrNoAgent)

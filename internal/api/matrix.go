@@ -54,7 +54,7 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 	}
 	defer leave()
 	with := withFleet
-	if o.By == graph.ByHost {
+	if graph.MeasuredNumbers(o.Numbers, o.By) {
 		with = withProbes
 	}
 	data, err := s.readOnly(ctx, from, to, nil, with(graph.ColumnsOfMatrix(o.Numbers)))
@@ -64,6 +64,7 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 	if o.By == graph.ByHost {
 		o.Between = fleet.Between(fleet.Probes(data.window))
 	}
+	o.Capacity = fleet.Capacities(data.window)
 	m, err := graph.MatrixFromFrames(data.window, o)
 	if err != nil {
 		return nil, err

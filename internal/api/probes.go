@@ -10,7 +10,7 @@ import (
 	"outsight/internal/fleet"
 )
 
-// probesAnswer is what was measured of the network between hosts.
+// probesAnswer is what was measured of the network between hosts, and between containers of them.
 type probesAnswer struct {
 	From   time.Time     `json:"from"`
 	To     time.Time     `json:"to"`

@@ -28,6 +28,26 @@ type Talk struct {
 	Bytes uint64
 }
 
+// Talks are who talked of late: hosts, and containers of two hosts that reach one another at addresses of their own.
+type Talks struct {
+	Hosts      []Talk
+	Containers []ContainerTalk
+}
+
+// Held are pairs that are measured.
+type Held struct {
+	Hosts      map[Pair]bool
+	Containers map[ContainerPair]bool
+}
+
+// Limits of Decide.
+type Limits struct {
+	// Rate is what a host sends at most of packets and answers, in bit/s.
+	Rate int64
+	// Containers is how many pairs of containers are measured of two hosts.
+	Containers int
+}
+
 // PacketBytes is what a packet of a session takes on the wire at most, with the headers of IPv6 and UDP.
 const PacketBytes = 208
 
@@ -40,16 +60,17 @@ type Decision struct {
 	States map[string]*State
 	// Held are the pairs that are measured. Refused ones found no room within the rate, Unreachable ones have no address of
 	// the one that the other can use.
-	Held                 map[Pair]bool
-	Refused, Unreachable int
+	Held
+	Refused, RefusedContainers, Unreachable int
 }
 
-// Decide says what agents are to do for the pairs that talk, at most rate bit/s of each host. Pairs that are held
-// already come first, then those that talk most. Of a pair, the host of the lesser name sends. Keys are derived from the
-// secret, and differ by tenant, pair, and the agents' lives.
-func Decide(secret []byte, tenant string, agents map[string]*Agent, talks []Talk, held map[Pair]bool,
-	rate int64) Decision {
-	d := Decision{States: make(map[string]*State, len(agents)), Held: map[Pair]bool{}}
+// Decide says what agents are to do for the pairs that talk, within the limits of each host. Pairs of hosts that are held
+// already come first, then those that talk most, and then containers. Of a pair of hosts, the one of the lesser name sends,
+// of containers the client. Keys are derived from the secret, and differ by tenant, pair, and the agents' lives.
+func Decide(secret []byte, tenant string, agents map[string]*Agent, wanted Talks, held Held, limits Limits) Decision {
+	rate := limits.Rate
+	d := Decision{States: make(map[string]*State, len(agents)),
+		Held: Held{map[Pair]bool{}, map[ContainerPair]bool{}}}
 	for host := range agents {
 		d.States[host] = &State{}
 	}
@@ -59,9 +80,9 @@ func Decide(secret []byte, tenant string, agents map[string]*Agent, talks []Talk
 			tellers[address]++
 		}
 	}
-	talks = slices.Clone(talks)
+	talks := slices.Clone(wanted.Hosts)
 	slices.SortFunc(talks, func(x, y Talk) int {
-		if hx, hy := held[x.Pair], held[y.Pair]; hx != hy {
+		if hx, hy := held.Hosts[x.Pair], held.Hosts[y.Pair]; hx != hy {
 			if hx {
 				return -1
 			}
@@ -74,7 +95,7 @@ func Decide(secret []byte, tenant string, agents map[string]*Agent, talks []Talk
 	var chosen []link
 	for _, talk := range talks {
 		from, to := agents[talk.A], agents[talk.B]
-		if from == nil || to == nil || talk.A >= talk.B || d.Held[talk.Pair] {
+		if from == nil || to == nil || talk.A >= talk.B || d.Held.Hosts[talk.Pair] {
 			continue
 		}
 		l, ok := linkOf(talk.Pair, from, to, tellers)
@@ -86,20 +107,26 @@ func Decide(secret []byte, tenant string, agents map[string]*Agent, talks []Talk
 		default:
 			degree[talk.A]++
 			degree[talk.B]++
-			d.Held[talk.Pair] = true
+			d.Held.Hosts[talk.Pair] = true
 			chosen = append(chosen, l)
 		}
 	}
+	containers := d.chooseContainers(agents, wanted.Containers, held.Containers, limits, degree)
 	slices.SortFunc(chosen, func(x, y link) int { return cmp.Or(cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B)) })
 	numbers := map[string]map[uint16]bool{}
 	for _, l := range chosen {
 		interval := intervalOf(max(degree[l.A], degree[l.B]), rate)
-		key := keyOf(secret, tenant, l.from, l.to)
-		number := numberOf(numbers, l.Pair)
+		key := keyOf(secret, "outsight probe", tenant, l.from, l.to)
+		number := numberOf(numbers, l.B, l.A)
 		from, to := d.States[l.A], d.States[l.B]
 		from.Sessions = append(from.Sessions, Session{Peer: l.B, Reflector: netip.AddrPortFrom(l.at, l.to.Port),
 			Number: number, Key: key, IntervalSeconds: interval.Seconds()})
 		to.Peers = append(to.Peers, Peer{Name: l.A, Addresses: sources(l.from), Number: number, Key: key})
+	}
+	for _, c := range containers {
+		interval := intervalOf(max(degree[c.ClientHost], degree[c.ServerHost]), rate)
+		d.addContainers(c, interval, keyOf(secret, "outsight probe of containers", tenant, c.from, c.to, c.Client.ID, c.Server.ID),
+			numberOf(numbers, c.ServerHost, c.ClientHost, c.Client.ID, c.Server.ID))
 	}
 	for _, s := range d.States {
 		s.name()
@@ -152,10 +179,10 @@ func intervalOf(sessions int, rate int64) time.Duration {
 	return interval
 }
 
-// keyOf is the key of a pair's session.
-func keyOf(secret []byte, tenant string, from, to *Agent) []byte {
+// keyOf is the key of a pair's session, of what it is used for and who else it is of.
+func keyOf(secret []byte, use, tenant string, from, to *Agent, of ...string) []byte {
 	h := hmac.New(sha256.New, secret)
-	writeTexts(h, "outsight probe", tenant, from.Host, to.Host)
+	writeTexts(h, append([]string{use, tenant, from.Host, to.Host}, of...)...)
 	h.Write(binary.BigEndian.AppendUint64(nil, from.Epoch))
 	h.Write(binary.BigEndian.AppendUint64(nil, to.Epoch))
 	return h.Sum(nil)
@@ -169,16 +196,17 @@ func writeTexts(h hash.Hash, texts ...string) {
 	}
 }
 
-// numberOf is a number for a session that no other one at the same reflector has. It is not 0, which is that of senders
-// without numbers.
-func numberOf(taken map[string]map[uint16]bool, p Pair) uint16 {
-	of := taken[p.B]
+// numberOf is a number for a session from somebody that no other one at the reflectors of a host has. It is not 0, which is
+// that of senders without numbers.
+func numberOf(taken map[string]map[uint16]bool, host string, from ...string) uint16 {
+	of := taken[host]
 	if of == nil {
 		of = map[uint16]bool{0: true}
-		taken[p.B] = of
+		taken[host] = of
 	}
-	sum := sha256.Sum256([]byte(p.A))
-	number := binary.BigEndian.Uint16(sum[:])
+	h := sha256.New()
+	writeTexts(h, from...)
+	number := binary.BigEndian.Uint16(h.Sum(nil))
 	for of[number] {
 		number = uint16((int(number) + 1) % (math.MaxUint16 + 1))
 	}

@@ -39,8 +39,8 @@ func TestDecide(t *testing.T) {
 	agents["a"].Seen = netip.MustParseAddr("198.51.100.1")
 	talks := []Talk{talkOf("a", "b", 5), talkOf("a", "b", 5), talkOf("a", "nobody", 9), talkOf("b", "a", 9),
 		talkOf("c", "v6", 1)}
-	d := Decide(secret, "", agents, talks, nil, DefaultRate)
-	if !reflect.DeepEqual(d.Held, map[Pair]bool{{"a", "b"}: true}) || d.Unreachable != 1 || d.Refused != 0 {
+	d := Decide(secret, "", agents, Talks{Hosts: talks}, Held{}, Limits{Rate: DefaultRate})
+	if !reflect.DeepEqual(d.Held.Hosts, map[Pair]bool{{"a", "b"}: true}) || d.Unreachable != 1 || d.Refused != 0 {
 		t.Fatalf("held %v, %d unreachable, %d refused", d.Held, d.Unreachable, d.Refused)
 	}
 	from, to := d.States["a"], d.States["b"]
@@ -61,15 +61,15 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	// The same again is the same state; another secret, tenant or life of an agent is another key.
-	if again := Decide(secret, "", agents, talks, d.Held, DefaultRate); !reflect.DeepEqual(again.States, d.States) {
+	if again := Decide(secret, "", agents, Talks{Hosts: talks}, d.Held, Limits{Rate: DefaultRate}); !reflect.DeepEqual(again.States, d.States) {
 		t.Errorf("the second time %+v, the first %+v", again.States["a"], d.States["a"])
 	}
 	keys := map[string]bool{string(s.Key): true}
-	other := Decide(bytes.Repeat([]byte{2}, secretBytes), "", agents, talks, nil, DefaultRate)
+	other := Decide(bytes.Repeat([]byte{2}, secretBytes), "", agents, Talks{Hosts: talks}, Held{}, Limits{Rate: DefaultRate})
 	keys[string(other.States["a"].Sessions[0].Key)] = true
-	keys[string(Decide(secret, "shop", agents, talks, nil, DefaultRate).States["a"].Sessions[0].Key)] = true
+	keys[string(Decide(secret, "shop", agents, Talks{Hosts: talks}, Held{}, Limits{Rate: DefaultRate}).States["a"].Sessions[0].Key)] = true
 	agents["b"].Epoch++
-	keys[string(Decide(secret, "", agents, talks, nil, DefaultRate).States["a"].Sessions[0].Key)] = true
+	keys[string(Decide(secret, "", agents, Talks{Hosts: talks}, Held{}, Limits{Rate: DefaultRate}).States["a"].Sessions[0].Key)] = true
 	if len(keys) != 4 {
 		t.Errorf("%d different keys, want 4", len(keys))
 	}
@@ -95,7 +95,7 @@ func TestRate(t *testing.T) {
 		for i := 1; i <= degree; i++ {
 			talks = append(talks, talkOf("h000", fmt.Sprintf("h%03d", i), uint64(i)))
 		}
-		d := Decide(secret, "", agents, talks, nil, rate)
+		d := Decide(secret, "", agents, Talks{Hosts: talks}, Held{}, Limits{Rate: rate})
 		sent := map[string]float64{}
 		for host, s := range d.States {
 			for _, one := range s.Sessions {
@@ -108,8 +108,8 @@ func TestRate(t *testing.T) {
 				t.Errorf("%d pairs: %s sends %.0f bit/s, want %d at most", degree, host, bits, rate)
 			}
 		}
-		if len(d.Held)+d.Refused != degree || degree < 400 && d.Refused > 0 || degree == hosts-1 && d.Refused == 0 {
-			t.Errorf("%d pairs: %d held, %d refused", degree, len(d.Held), d.Refused)
+		if len(d.Held.Hosts)+d.Refused != degree || degree < 400 && d.Refused > 0 || degree == hosts-1 && d.Refused == 0 {
+			t.Errorf("%d pairs: %d held, %d refused", degree, len(d.Held.Hosts), d.Refused)
 		}
 		numbers := map[string]map[uint16]bool{}
 		for host, s := range d.States {
@@ -126,10 +126,10 @@ func TestRate(t *testing.T) {
 		}
 		// The one that talks least was refused, but stays where it was held.
 		least := Pair{"h000", "h001"}
-		if d.Held[least] {
+		if d.Held.Hosts[least] {
 			t.Error("the pair that talks least was not refused")
 		}
-		if again := Decide(secret, "", agents, talks, map[Pair]bool{least: true}, rate); !again.Held[least] {
+		if again := Decide(secret, "", agents, Talks{Hosts: talks}, Held{Hosts: map[Pair]bool{least: true}}, Limits{Rate: rate}); !again.Held.Hosts[least] {
 			t.Error("a pair that was held was refused")
 		}
 	}

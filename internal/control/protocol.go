@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -45,6 +46,8 @@ type Question struct {
 	// Addresses at which other hosts can reach it, the best first, and the Port of its reflector there.
 	Addresses []netip.Addr `json:"addresses"`
 	Port      uint16       `json:"port"`
+	// Containers says that the agent makes sockets in the network namespaces of its containers.
+	Containers bool `json:"containers,omitempty"`
 	// Version of the state that it has; empty for none.
 	Version string `json:"version,omitempty"`
 }
@@ -58,6 +61,9 @@ type State struct {
 	LeaseSeconds float64   `json:"lease_seconds"`
 	Sessions     []Session `json:"sessions,omitempty"`
 	Peers        []Peer    `json:"peers,omitempty"`
+	// ContainerSessions and ContainerPeers are those of containers' own network namespaces.
+	ContainerSessions []ContainerSession `json:"container_sessions,omitempty"`
+	ContainerPeers    []ContainerPeer    `json:"container_peers,omitempty"`
 }
 
 // Session is one that an agent holds: it sends packets of STAMP with HMAC to another host's reflector.
@@ -84,6 +90,28 @@ type Peer struct {
 	Addresses []netip.Addr `json:"addresses"`
 	Number    uint16       `json:"number"`
 	Key       []byte       `json:"key"`
+}
+
+// Container is one on a host.
+type Container struct {
+	// ID is the agent's of that host, Name what people call it there.
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// ContainerSession is one between two containers. Its sender's socket is made in the network namespace of Client, which runs
+// on the agent's host; Peer is the host of Server, in whose network namespace the reflector is.
+type ContainerSession struct {
+	Session
+	Client Container `json:"client"`
+	Server Container `json:"server"`
+}
+
+// ContainerPeer is who may ask a reflector at At in the network namespace of Server, which runs on the agent's host.
+type ContainerPeer struct {
+	Peer
+	Server Container      `json:"server"`
+	At     netip.AddrPort `json:"at"`
 }
 
 // Lease is how long the state holds.
@@ -117,9 +145,10 @@ func ParseState(text []byte) (s State, err error) {
 		return s, fmt.Errorf("%w: a version of %d bytes, want 1 to %d", errMessage, len(s.Version), maxVersionBytes)
 	case !(s.LeaseSeconds >= minLease.Seconds() && s.LeaseSeconds <= maxLease.Seconds()):
 		return s, fmt.Errorf("%w: a lease of %v s, want %v to %v", errMessage, s.LeaseSeconds, minLease, maxLease)
-	case len(s.Sessions) > MaxSessions || len(s.Peers) > MaxSessions:
-		return s, fmt.Errorf("%w: %d sessions and %d peers, want %d at most", errMessage, len(s.Sessions), len(s.Peers),
-			MaxSessions)
+	case len(s.Sessions) > MaxSessions || len(s.Peers) > MaxSessions || len(s.ContainerSessions) > MaxSessions ||
+		len(s.ContainerPeers) > MaxSessions:
+		return s, fmt.Errorf("%w: %d and %d sessions, %d and %d peers, want %d at most", errMessage, len(s.Sessions),
+			len(s.ContainerSessions), len(s.Peers), len(s.ContainerPeers), MaxSessions)
 	}
 	for i := range s.Sessions {
 		if err := s.Sessions[i].check(); err != nil {
@@ -127,24 +156,61 @@ func ParseState(text []byte) (s State, err error) {
 		}
 	}
 	for i := range s.Peers {
-		p := &s.Peers[i]
-		if err := checkNameAndKey(p.Name, p.Key); err != nil {
+		if err := s.Peers[i].check(); err != nil {
 			return s, err
 		}
-		if p.Addresses, err = checkAddresses(p.Addresses); err != nil {
+	}
+	for i := range s.ContainerSessions {
+		c := &s.ContainerSessions[i]
+		if err := cmp.Or(c.check(), c.Client.check(), c.Server.check()); err != nil {
+			return s, err
+		}
+	}
+	for i := range s.ContainerPeers {
+		c := &s.ContainerPeers[i]
+		if err := cmp.Or(c.check(), c.Server.check(), checkReflector(c.At)); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
 }
 
+func (p *Peer) check() (err error) {
+	if err := checkNameAndKey(p.Name, p.Key); err != nil {
+		return err
+	}
+	p.Addresses, err = checkAddresses(p.Addresses)
+	return err
+}
+
+// maxContainerBytes bounds an ID, which may be the path of a control group, and a name, which may be that of a pod's.
+const maxContainerBytes = 1024
+
+func (c *Container) check() error {
+	for _, text := range []string{c.ID, c.Name} {
+		if text == "" || len(text) > maxContainerBytes {
+			return fmt.Errorf("%w: a container with an ID of %d and a name of %d bytes, want 1 to %d", errMessage, len(c.ID),
+				len(c.Name), maxContainerBytes)
+		}
+	}
+	return nil
+}
+
+func checkReflector(at netip.AddrPort) error {
+	if !at.IsValid() || at.Port() == 0 || !reachable(at.Addr()) {
+		return fmt.Errorf("%w: a reflector at %q", errMessage, at)
+	}
+	return nil
+}
+
 func (s *Session) check() error {
 	if err := checkNameAndKey(s.Peer, s.Key); err != nil {
 		return err
 	}
-	switch at := s.Reflector.Addr(); {
-	case !s.Reflector.IsValid() || s.Reflector.Port() == 0 || !reachable(at):
-		return fmt.Errorf("%w: a reflector at %q", errMessage, s.Reflector)
+	if err := checkReflector(s.Reflector); err != nil {
+		return err
+	}
+	switch {
 	case !(s.IntervalSeconds >= MinInterval.Seconds() && s.IntervalSeconds <= MaxInterval.Seconds()):
 		return fmt.Errorf("%w: an interval of %v s, want %v to %v", errMessage, s.IntervalSeconds, MinInterval, MaxInterval)
 	case s.DSCP > 63:
@@ -199,6 +265,6 @@ func parse(text []byte, most int, into any) error {
 func (s *State) name() {
 	h := sha256.New()
 	// Of these types, which have no maps, equal contents are equal text; there is no error.
-	_ = json.NewEncoder(h).Encode([]any{s.Sessions, s.Peers})
+	_ = json.NewEncoder(h).Encode([]any{s.Sessions, s.Peers, s.ContainerSessions, s.ContainerPeers})
 	s.Version = hex.EncodeToString(h.Sum(nil)[:16])
 }

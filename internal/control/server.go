@@ -28,12 +28,14 @@ import (
 
 // ServerOptions of NewServer. Window and Talks are required.
 type ServerOptions struct {
-	// Window is what happened on the hosts of a tenant between two moments. Talks are the pairs of hosts that talked in
-	// one, but for what was sent to services that are to be ignored: those of the measurements themselves.
+	// Window is what happened on the hosts of a tenant between two moments. Talks are who talked in one, but for what was
+	// sent to services that are to be ignored: those of the measurements themselves.
 	Window func(ctx context.Context, tenant string, from, to time.Time) (*frame.Window, error)
-	Talks  func(w *frame.Window, ignore func(service netip.AddrPort) bool) []Talk
+	Talks  func(w *frame.Window, ignore func(service netip.AddrPort) bool) Talks
 	// Rate bounds what a host sends of packets and answers, in bit/s (DefaultRate); below 0 nothing is measured.
 	Rate int64
+	// Containers is how many pairs of containers are measured of two hosts (DefaultContainers); below 0 none are.
+	Containers int
 	// Secret is what keys are derived from; nil for what Registry has, and otherwise a new one.
 	Secret []byte
 	// Registry keeps the agents, and the secret, for the next server; nil for none.
@@ -78,14 +80,14 @@ type Server struct {
 	// mu guards tenants and what is in them.
 	mu      sync.Mutex
 	tenants map[string]*tenant
-	counts  struct{ questions, limited, full, refused, unreachable, failed atomic.Uint64 }
+	counts  struct{ questions, limited, full, refused, refusedContainers, unreachable, failed atomic.Uint64 }
 }
 
 // tenant has agents of its own, which know of no others.
 type tenant struct {
 	name   string
 	agents map[string]*agent
-	held   map[Pair]bool
+	held   Held
 	limit  *rate.Limiter
 	// decided is when the states were.
 	decided   time.Time
@@ -109,7 +111,7 @@ type agent struct {
 
 // NewServer makes a server. No question is answered before Run.
 func NewServer(o ServerOptions) *Server {
-	o.Rate = cmp.Or(o.Rate, DefaultRate)
+	o.Rate, o.Containers = cmp.Or(o.Rate, DefaultRate), cmp.Or(o.Containers, DefaultContainers)
 	o.Interval, o.Every = cmp.Or(o.Interval, 10*time.Second), cmp.Or(o.Every, time.Second)
 	o.Wait, o.Lease = cmp.Or(o.Wait, 30*time.Second), cmp.Or(o.Lease, 75*time.Second)
 	o.Absent, o.Settle = cmp.Or(o.Absent, 15*time.Second), cmp.Or(o.Settle, 45*time.Second)
@@ -217,7 +219,7 @@ func newTenant(name string) *tenant {
 }
 
 func sameAgent(x, y *Agent) bool {
-	return x.Epoch == y.Epoch && x.Port == y.Port && x.Seen == y.Seen && slices.Equal(x.Addresses, y.Addresses)
+	return x.Epoch == y.Epoch && x.Port == y.Port && x.Containers == y.Containers && x.Seen == y.Seen && slices.Equal(x.Addresses, y.Addresses)
 }
 
 func (s *Server) leave(a *agent) {
@@ -394,18 +396,13 @@ func (s *Server) decide(ctx context.Context, t *tenant) {
 		return
 	}
 	t.addresses.Update(w)
-	var talks []Talk
+	var talks Talks
 	if len(agents) > 1 && s.options.Rate > 0 {
-		reflectors := map[netip.AddrPort]bool{}
-		for _, a := range agents {
-			for _, address := range a.Addresses {
-				reflectors[netip.AddrPortFrom(address, a.Port)] = true
-			}
-		}
-		talks = s.options.Talks(w, func(service netip.AddrPort) bool { return reflectors[service] })
+		talks = s.options.Talks(w, t.reflects(agents))
 	}
-	d := Decide(s.secret, t.name, agents, talks, t.held, s.options.Rate)
+	d := Decide(s.secret, t.name, agents, talks, t.held, Limits{s.options.Rate, s.options.Containers})
 	s.counts.refused.Add(uint64(d.Refused))
+	s.counts.refusedContainers.Add(uint64(d.RefusedContainers))
 	s.counts.unreachable.Add(uint64(d.Unreachable))
 	s.tell(t, d.Held)
 	s.mu.Lock()
@@ -418,11 +415,29 @@ func (s *Server) decide(ctx context.Context, t *tenant) {
 		}
 	}
 	t.held, t.decided = d.Held, now
-	if len(t.agents) == 0 && len(d.Held) == 0 {
+	if len(t.agents) == 0 && len(d.Held.Hosts) == 0 {
 		delete(s.tenants, t.name)
 	}
 	s.mu.Unlock()
 	s.keep(ctx, t, ended)
+}
+
+// reflects reports whether a service may be a reflector: one of an agent, or of a container on an agent's host, which has the
+// same port.
+func (t *tenant) reflects(agents map[string]*Agent) func(service netip.AddrPort) bool {
+	reflectors, ports := map[netip.AddrPort]bool{}, map[uint16]bool{}
+	for _, a := range agents {
+		ports[a.Port] = true
+		for _, address := range a.Addresses {
+			reflectors[netip.AddrPortFrom(address, a.Port)] = true
+		}
+	}
+	return func(service netip.AddrPort) bool {
+		return reflectors[service] || ports[service.Port()] &&
+			slices.ContainsFunc(t.addresses.Lookup(service.Addr()), func(host string) bool {
+				return agents[host] != nil && agents[host].Port == service.Port()
+			})
+	}
 }
 
 // present are the agents that ask, and the hosts of those that do so no more, which it forgets.
@@ -443,16 +458,34 @@ func (s *Server) present(t *tenant) (agents map[string]*Agent, ended []string) {
 }
 
 // tell logs the pairs that begin and end.
-func (s *Server) tell(t *tenant, held map[Pair]bool) {
-	for _, changes := range []struct {
-		what     string
-		now, was map[Pair]bool
-	}{{"two hosts talk: the network between them is measured", held, t.held},
-		{"two hosts talk no more: the network between them is measured no more", t.held, held}} {
-		for p := range changes.now {
-			if !changes.was[p] {
-				s.options.Logger.Info(changes.what, "tenant", t.name, "from", p.A, "to", p.B)
-			}
+func (s *Server) tell(t *tenant, held Held) {
+	eachChange(held.Hosts, t.held.Hosts, func(p Pair, began bool) {
+		what := "two hosts talk no more: the network between them is measured no more"
+		if began {
+			what = "two hosts talk: the network between them is measured"
+		}
+		s.options.Logger.Info(what, "tenant", t.name, "from", p.A, "to", p.B)
+	})
+	eachChange(held.Containers, t.held.Containers, func(p ContainerPair, began bool) {
+		what := "two containers are measured no more"
+		if began {
+			what = "two containers talk: the network between their namespaces is measured"
+		}
+		s.options.Logger.Info(what, "tenant", t.name, "from", p.ClientHost, "client", p.Client, "to", p.ServerHost,
+			"server", p.Server)
+	})
+}
+
+// eachChange calls f for what is in one of two sets alone; began says that it is in the first.
+func eachChange[K comparable](now, was map[K]bool, f func(key K, began bool)) {
+	for key := range now {
+		if !was[key] {
+			f(key, true)
+		}
+	}
+	for key := range was {
+		if !now[key] {
+			f(key, false)
 		}
 	}
 }
@@ -507,9 +540,10 @@ func (s *Server) HostsWith(of string, address netip.Addr) []string {
 // Drops are the bounds.
 func (s *Server) Drops() []model.Drop {
 	s.mu.Lock()
-	agents, sessions := 0, 0
+	agents, sessions, containers := 0, 0, 0
 	for _, t := range s.tenants {
-		agents, sessions = agents+len(t.agents), sessions+len(t.held)
+		agents, sessions = agents+len(t.agents), sessions+len(t.held.Hosts)
+		containers += len(t.held.Containers)
 	}
 	tenants := len(s.tenants)
 	s.mu.Unlock()
@@ -519,6 +553,7 @@ func (s *Server) Drops() []model.Drop {
 			Capacity: uint64(max(tenants, 1) * s.options.MaxAgents)},
 		{Name: "control/questions", Count: s.counts.limited.Load()},
 		{Name: "control/sessions", Count: s.counts.refused.Load(), Used: uint64(sessions)},
+		{Name: "control/container-sessions", Count: s.counts.refusedContainers.Load(), Used: uint64(containers)},
 		{Name: "control/unreachable", Count: s.counts.unreachable.Load()},
 	}
 }

@@ -46,10 +46,10 @@ func newSite(t *testing.T, o ServerOptions) *site {
 		defer s.mu.Unlock()
 		return &frame.Window{Hosts: []frame.HostSpans{{Host: tenant}}}, s.err
 	}
-	o.Talks = func(w *frame.Window, _ func(netip.AddrPort) bool) []Talk {
+	o.Talks = func(w *frame.Window, _ func(netip.AddrPort) bool) Talks {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.talks[w.Hosts[0].Host]
+		return Talks{Hosts: s.talks[w.Hosts[0].Host]}
 	}
 	s.server = NewServer(o)
 	return s

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"outsight/internal/frame"
@@ -226,18 +225,14 @@ func containersIn(f *frame.Frame) map[string]bool {
 	t := &f.Tables[frame.Containers]
 	for row := range t.IDs {
 		text := func(a frame.Attribute) string { return f.Text(frame.Containers, a, row) }
-		name := text(frame.ContainerName)
 		switch model.Runtime(text(frame.ContainerRuntime)) {
 		case model.HostRuntime, model.Systemd:
 			continue // each host has those of its own
 		}
-		if t.Attribute(frame.State, row) != frame.Live || name == "" {
+		if t.Attribute(frame.State, row) != frame.Live || text(frame.ContainerName) == "" {
 			continue
 		}
-		if pod := text(frame.ContainerPod); pod != "" {
-			name = strings.Join([]string{text(frame.ContainerNamespace), pod, name}, "/")
-		}
-		names[name] = true
+		names[f.ContainerTitle(row)] = true
 	}
 	return names
 }

@@ -11,10 +11,14 @@ import (
 	"outsight/internal/model"
 )
 
-// Probe is what was measured of the network between two hosts, by the one that sends.
+// Probe is what was measured of the network between two hosts, by the one that sends, or between two containers of theirs.
 type Probe struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Client and Server are the names of the containers, on From and on To, in whose own network namespaces the packets were
+	// sent and reflected; empty between hosts.
+	Client string `json:"client,omitempty"`
+	Server string `json:"server,omitempty"`
 	// DSCP is the class of service of the packets, Reflector where the other host answers, and IntervalSeconds the time
 	// between two packets: of a session that runs.
 	DSCP            int      `json:"dscp"`
@@ -71,38 +75,69 @@ func delayOf(h *model.Histogram) *Delay {
 // ProbeColumns are what Probes reads of frames.
 var ProbeColumns = frame.NewProjection(map[frame.TableID][]string{frame.Labelled: nil})
 
-// The metrics that are read: counters by where they go, and levels.
+// probeMetrics are the metrics of a kind of sessions that are read.
+type probeMetrics struct {
+	prefix     string
+	containers bool
+}
+
+var (
+	hostProbes      = probeMetrics{"outsight_probe_", false}
+	containerProbes = probeMetrics{"outsight_container_probe_", true}
+)
+
+// name is that of a metric of the kind.
+func (m probeMetrics) name(of string) string {
+	if m.containers {
+		return metric(m.prefix+of, "client")
+	}
+	return metric(m.prefix+of, "peer")
+}
+
+// probeKey is which session of a host it is.
+type probeKey struct{ peer, dscp, client, server string }
+
+// session is that of labels, and more what comes behind those that every metric of the kind has.
+func (m probeMetrics) session(labels []string) (key probeKey, more string) {
+	if m.containers {
+		return probeKey{peer: labels[2], dscp: "0", client: labels[0], server: labels[1]}, labels[3]
+	}
+	return probeKey{peer: labels[0], dscp: labels[1]}, labels[2]
+}
+
+// each calls f for the rows of a metric of the kind in a frame.
+func (m probeMetrics) each(f *frame.Frame, of string, each func(row int, key probeKey, more string)) {
+	eachLabelled(f, m.name(of), func(row int, labels []string) {
+		key, more := m.session(labels)
+		each(row, key, more)
+	})
+}
+
+// The metrics that are read: counters and histograms by where they go.
 var (
 	probeCounters = map[string]func(p *probeSums, direction string) *uint64{
-		metric("outsight_probe_sent_packets_total", "peer"):      func(p *probeSums, _ string) *uint64 { return &p.Sent },
-		metric("outsight_probe_lost_packets_total", "peer"):      func(p *probeSums, _ string) *uint64 { return &p.Lost },
-		metric("outsight_probe_duplicate_packets_total", "peer"): func(p *probeSums, _ string) *uint64 { return &p.Duplicates },
-		metric("outsight_probe_route_changes_total", "peer"):     func(p *probeSums, _ string) *uint64 { return &p.RouteChanges },
-		metric("outsight_probe_lost_one_way_packets_total", "peer"): func(p *probeSums, d string) *uint64 {
+		"sent_packets_total":      func(p *probeSums, _ string) *uint64 { return &p.Sent },
+		"lost_packets_total":      func(p *probeSums, _ string) *uint64 { return &p.Lost },
+		"duplicate_packets_total": func(p *probeSums, _ string) *uint64 { return &p.Duplicates },
+		"route_changes_total":     func(p *probeSums, _ string) *uint64 { return &p.RouteChanges },
+		"lost_one_way_packets_total": func(p *probeSums, d string) *uint64 {
 			return ofDirection(d, &p.LostThere, &p.LostBack)
 		},
-		metric("outsight_probe_reordered_packets_total", "peer"): func(p *probeSums, d string) *uint64 {
+		"reordered_packets_total": func(p *probeSums, d string) *uint64 {
 			return ofDirection(d, &p.ReorderedThere, &p.ReorderedBack)
 		},
 	}
 	probeHistograms = map[string]func(p *probeSums, direction string) *model.Histogram{
-		metric("outsight_probe_round_trip_duration_seconds", "peer"): func(p *probeSums, _ string) *model.Histogram {
-			return &p.roundTrip
-		},
-		metric("outsight_probe_round_trip_variation_seconds", "peer"): func(p *probeSums, _ string) *model.Histogram {
-			return &p.variation
-		},
-		metric("outsight_probe_one_way_duration_seconds", "peer"): func(p *probeSums, d string) *model.Histogram {
+		"round_trip_duration_seconds":  func(p *probeSums, _ string) *model.Histogram { return &p.roundTrip },
+		"round_trip_variation_seconds": func(p *probeSums, _ string) *model.Histogram { return &p.variation },
+		"one_way_duration_seconds": func(p *probeSums, d string) *model.Histogram {
 			return ofDirection(d, &p.there, &p.back)
 		},
-		metric("outsight_probe_above_minimum_duration_seconds", "peer"): func(p *probeSums, d string) *model.Histogram {
+		"above_minimum_duration_seconds": func(p *probeSums, d string) *model.Histogram {
 			return ofDirection(d, &p.aboveThere, &p.aboveBack)
 		},
 	}
-	probeInterval = metric("outsight_probe_interval_seconds", "peer")
-	probeAnswered = metric("outsight_probe_answered", "peer")
-	probeClock    = metric("outsight_probe_clock_error_seconds", "peer")
-	probeHops     = metric("outsight_probe_hops", "peer")
+	probeInterval, probeHops = hostProbes.name("interval_seconds"), hostProbes.name("hops")
 )
 
 func ofDirection[T any](direction string, there, back *T) *T {
@@ -121,7 +156,7 @@ type probeSums struct {
 // quietHost is after how long without a frame it is not known any more what runs on a host.
 const quietHost = 15 * time.Second
 
-// Probes are those of a window, in order of the hosts.
+// Probes are those of a window, in order of the hosts: first those between hosts, then those between containers.
 func Probes(w *frame.Window) []Probe {
 	all := []Probe{}
 	for i := range w.Hosts {
@@ -132,13 +167,12 @@ func Probes(w *frame.Window) []Probe {
 
 func probesOf(of *frame.HostSpans, to time.Time) (all []Probe) {
 	s := spans{HostSpans: of}
-	sums := map[[2]string]*probeSums{}
-	session := func(labels []string) *probeSums {
-		key := [2]string{labels[0], labels[1]}
+	sums := map[probeKey]*probeSums{}
+	session := func(key probeKey) *probeSums {
 		p := sums[key]
 		if p == nil {
-			dscp, _ := strconv.Atoi(labels[1])
-			p = &probeSums{Probe: Probe{From: of.Host, To: labels[0], DSCP: dscp}}
+			dscp, _ := strconv.Atoi(key.dscp)
+			p = &probeSums{Probe: Probe{From: of.Host, To: key.peer, DSCP: dscp, Client: key.client, Server: key.server}}
 			sums[key] = p
 		}
 		return p
@@ -146,39 +180,29 @@ func probesOf(of *frame.HostSpans, to time.Time) (all []Probe) {
 	for i := range of.Spans {
 		after := of.Spans[i].After
 		d := frame.Since(frame.Labelled, s.before(i), after)
-		for name, counter := range probeCounters {
-			eachLabelled(after, name, func(row int, labels []string) {
-				if n, _ := d.Gain(0, row); n > 0 {
-					*counter(session(labels), labels[2]) += n
-				}
-			})
-		}
-		for name, histogram := range probeHistograms {
-			eachLabelled(after, name, func(row int, labels []string) {
-				var gained frame.Durations
-				gained.Reset()
-				if d.AddHistogram(&gained, 0, row); gained.Count > 0 {
-					gained.AddTo(histogram(session(labels), labels[2]))
-				}
-			})
+		for _, m := range []probeMetrics{hostProbes, containerProbes} {
+			for name, counter := range probeCounters {
+				m.each(after, name, func(row int, key probeKey, direction string) {
+					if n, _ := d.Gain(0, row); n > 0 {
+						*counter(session(key), direction) += n
+					}
+				})
+			}
+			for name, histogram := range probeHistograms {
+				m.each(after, name, func(row int, key probeKey, direction string) {
+					var gained frame.Durations
+					gained.Reset()
+					if d.AddHistogram(&gained, 0, row); gained.Count > 0 {
+						gained.AddTo(histogram(session(key), direction))
+					}
+				})
+			}
 		}
 	}
 	if last := of.Spans[len(of.Spans)-1].After; to.Sub(last.Time) < quietHost {
-		eachLabelled(last, probeInterval, func(row int, labels []string) {
-			p, seconds := session(labels), valueIn(last, probeInterval, row)
-			p.Running, p.Reflector, p.IntervalSeconds = true, labels[2], &seconds
-		})
-		eachLabelled(last, probeAnswered, func(row int, labels []string) {
-			session(labels).Answered = valueIn(last, probeAnswered, row) > 0
-		})
-		eachLabelled(last, probeClock, func(row int, labels []string) {
-			seconds := valueIn(last, probeClock, row)
-			session(labels).ClockErrorSeconds = &seconds
-		})
-		eachLabelled(last, probeHops, func(row int, labels []string) {
-			p := session(labels)
-			p.Route, p.Hops = labels[2], int(valueIn(last, probeHops, row))
-		})
+		for _, m := range []probeMetrics{hostProbes, containerProbes} {
+			m.levels(last, session)
+		}
 	}
 	for _, p := range sums {
 		if p.Sent > 0 {
@@ -192,18 +216,35 @@ func probesOf(of *frame.HostSpans, to time.Time) (all []Probe) {
 		p.AboveThere, p.AboveBack = delayOf(&p.aboveThere), delayOf(&p.aboveBack)
 		all = append(all, p.Probe)
 	}
-	slices.SortFunc(all, func(x, y Probe) int { return cmp.Or(cmp.Compare(x.To, y.To), cmp.Compare(x.DSCP, y.DSCP)) })
+	slices.SortFunc(all, func(x, y Probe) int {
+		between := cmp.Compare(min(len(x.Client), 1), min(len(y.Client), 1))
+		return cmp.Or(between, cmp.Compare(x.To, y.To), cmp.Compare(x.DSCP, y.DSCP), cmp.Compare(x.Client, y.Client),
+			cmp.Compare(x.Server, y.Server))
+	})
 	return all
 }
 
-// Between is what probes measured from one host to another, by a key of model.ProbeNumbers. Where only the other host
+// levels says what runs in a frame.
+func (m probeMetrics) levels(f *frame.Frame, session func(probeKey) *probeSums) {
+	level := func(of string, set func(p *probeSums, v float64, more string)) {
+		m.each(f, of, func(row int, key probeKey, more string) { set(session(key), valueIn(f, m.name(of), row), more) })
+	}
+	level("interval_seconds", func(p *probeSums, v float64, reflector string) {
+		p.Running, p.Reflector, p.IntervalSeconds = true, reflector, &v
+	})
+	level("answered", func(p *probeSums, v float64, _ string) { p.Answered = v > 0 })
+	level("clock_error_seconds", func(p *probeSums, v float64, _ string) { p.ClockErrorSeconds = &v })
+	level("hops", func(p *probeSums, v float64, route string) { p.Route, p.Hops = route, int(v) })
+}
+
+// Between is what probes between hosts measured from one host to another, by a key of model.ProbeNumbers. Where only the other host
 // sends, there and back are exchanged.
 func Between(probes []Probe) func(from, to, key string) (float64, bool) {
 	byHosts := map[[2]string]*Probe{}
 	for i := range probes {
 		p := &probes[i]
 		// The usual class of service comes first.
-		if at := [2]string{p.From, p.To}; byHosts[at] == nil {
+		if at := [2]string{p.From, p.To}; byHosts[at] == nil && p.Client == "" {
 			byHosts[at] = p
 		}
 	}

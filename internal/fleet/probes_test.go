@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"math"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -32,6 +33,9 @@ func TestBetween(t *testing.T) {
 		After: a.probed(10*time.Second, measured("b", 110, 1e6, 3e6))}))
 	between := Between(Probes(w))
 	for _, n := range model.ProbeNumbers {
+		if n.Group != model.GroupProbes {
+			continue
+		}
 		if v, ok := between("a", "b", n.Key); !ok || math.IsNaN(v) {
 			t.Errorf("%s from a to b is %v (%v)", n.Key, v, ok)
 		}
@@ -56,5 +60,47 @@ func TestBetween(t *testing.T) {
 		if got, ok := between(c.from, c.to, c.key); !ok || math.Abs(got-c.want) > model.RelativeError*c.want {
 			t.Errorf("%s from %s to %s is %v (%v), want %v", c.key, c.from, c.to, got, ok, c.want)
 		}
+	}
+}
+
+// TestProbesOfContainers: sessions of containers are told with their names beside those of their hosts, of which they change
+// nothing; one that runs no more has ended.
+func TestProbesOfContainers(t *testing.T) {
+	a := newAgent("a", start)
+	of := func(n uint64, client string, there time.Duration) model.ProbeSession {
+		s := measured("b", n, there, there)
+		s.Client, s.Server = client, "shop/db-0/db"
+		s.Reflector, s.Route = netip.MustParseAddrPort("10.1.2.2:8620"), model.Route{netip.MustParseAddr("10.1.1.1")}
+		return s
+	}
+	before := a.probed(0, measured("b", 10, 1e6, 1e6), of(10, "web", 5e6), of(10, "job", 7e6))
+	after := a.probed(10*time.Second, measured("b", 110, 1e6, 1e6), of(110, "web", 5e6))
+	all := Probes(windowOf(hostSpans("a", frame.Span{Before: before, After: after})))
+	if len(all) != 2 {
+		t.Fatalf("got %+v", all)
+	}
+	hosts, web := all[0], all[1]
+	if hosts.Client != "" || hosts.To != "b" || hosts.Sent != 100 || hosts.RoundTrip.P50 > 2.1e-3 {
+		t.Errorf("between the hosts %+v", hosts)
+	}
+	if web.Client != "web" || web.Server != "shop/db-0/db" || web.From != "a" || web.To != "b" || web.Sent != 100 ||
+		web.Lost != 10 || web.LostThere != 10 || !web.Running || !web.Answered || *web.IntervalSeconds != 1 ||
+		web.Reflector != "10.1.2.2:8620" || web.Hops != 2 || web.Route != "10.1.1.1" || *web.ClockErrorSeconds != 1e-6 {
+		t.Errorf("between the containers %+v", web)
+	}
+	if trip, way := web.RoundTrip.P50, web.There.P50; math.Abs(trip-10e-3) > model.RelativeError*10e-3 ||
+		math.Abs(way-5e-3) > model.RelativeError*5e-3 || web.AboveBack == nil || web.JitterSeconds == nil {
+		t.Errorf("between the containers round trips of %v, one way %v", trip, way)
+	}
+	// Of the hosts' own network nothing changes, whichever end asks.
+	for _, ends := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		if got, ok := Between(all)(ends[0], ends[1], "probe_round_trip_p50"); !ok || got != hosts.RoundTrip.P50 {
+			t.Errorf("between the hosts the round trip is %v (%v)", got, ok)
+		}
+	}
+	later := a.probed(20*time.Second, measured("b", 110, 1e6, 1e6))
+	all = Probes(windowOf(hostSpans("a", frame.Span{Before: before, After: later})))
+	if len(all) != 2 || all[1].Running || all[1].Answered || all[1].Reflector != "" || all[1].Sent != 100 {
+		t.Errorf("after the end there is %+v", all)
 	}
 }

@@ -2,6 +2,7 @@ package frame
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"outsight/internal/model"
@@ -155,4 +156,13 @@ func (t *Table) Attribute(a Attribute, row int) uint64 { return t.Attributes[a][
 // Text is the value of an attribute that is a text.
 func (f *Frame) Text(t TableID, a Attribute, row int) string {
 	return f.Strings[f.Tables[t].Attributes[a][row]]
+}
+
+// ContainerTitle is what people call the container of a row: its name, or namespace/pod/name of a pod's.
+func (f *Frame) ContainerTitle(row int) string {
+	name, pod := f.Text(Containers, ContainerName, row), f.Text(Containers, ContainerPod, row)
+	if pod == "" {
+		return name
+	}
+	return strings.Join([]string{f.Text(Containers, ContainerNamespace, row), pod, name}, "/")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"outsight/internal/frame"
@@ -88,6 +89,9 @@ type MatrixOptions struct {
 	// Between is what was measured from one host to another, by a key of model.ProbeNumbers, for ByHost; nil where that is
 	// not known.
 	Between func(from, to, key string) (v float64, ok bool)
+	// Capacity is what was measured on request between two containers of a host, by their IDs and a key of
+	// model.ProbeNumbers, for ByContainer; nil where that is not known.
+	Capacity func(host, client, server, key string) (v float64, ok bool)
 }
 
 // MatrixNumber is a number of a cell.
@@ -95,8 +99,8 @@ type MatrixNumber struct {
 	model.Shown
 	// Additive numbers add up: the sum of all cells is that of all edges. Others, like percentiles, do not.
 	Additive bool
-	// Probe says that it is what was measured between two hosts: cells of two hosts alone have it.
-	Probe bool
+	// Probe is the grouping that alone has it, of what was measured between two hosts, or two containers; else empty.
+	Probe Grouping
 
 	// of is a number of a side, ends of both ends together; one of them is set, but for Probe.
 	of   func(*Side) (v float64, ok bool)
@@ -104,7 +108,7 @@ type MatrixNumber struct {
 }
 
 // MatrixNumbers are the numbers that cells may have: bytes both ways, then the registry's of edges in its order, then
-// those of both ends together, then those of the measurements between hosts.
+// those of both ends together, then those of the measurements between hosts, and between containers.
 var MatrixNumbers = func() []MatrixNumber {
 	query := func(key string) string {
 		i := slices.IndexFunc(sideNumbers, func(n sideNumber) bool { return n.Key == key })
@@ -132,7 +136,11 @@ var MatrixNumbers = func() []MatrixNumber {
 		all = append(all, MatrixNumber{Shown: EndsNumbers[i].Shown, ends: EndsNumbers[i].of})
 	}
 	for _, n := range model.ProbeNumbers {
-		all = append(all, MatrixNumber{Shown: n, Probe: true})
+		by := ByHost
+		if n.Group == model.GroupCapacity {
+			by = ByContainer
+		}
+		all = append(all, MatrixNumber{Shown: n, Probe: by})
 	}
 	return all
 }()
@@ -165,7 +173,7 @@ func FindMatrixNumbers(keys []string, by Grouping) ([]*MatrixNumber, error) {
 	var found []*MatrixNumber
 	if len(keys) == 0 {
 		for i := range MatrixNumbers {
-			if n := &MatrixNumbers[i]; by == ByHost || !n.Probe {
+			if n := &MatrixNumbers[i]; n.Probe == "" || n.Probe == cmp.Or(by, ByContainer) {
 				found = append(found, n)
 			}
 		}
@@ -180,6 +188,13 @@ func FindMatrixNumbers(keys []string, by Grouping) ([]*MatrixNumber, error) {
 		}
 	}
 	return found, nil
+}
+
+// MeasuredNumbers reports whether a matrix by this has numbers, of those with these keys, that were measured between hosts
+// or containers.
+func MeasuredNumbers(keys []string, by Grouping) bool {
+	found, err := FindMatrixNumbers(keys, by)
+	return err == nil && slices.ContainsFunc(found, func(n *MatrixNumber) bool { return n.Probe == cmp.Or(by, ByContainer) })
 }
 
 // MatrixValues are numbers of a cell or a sum, none where nothing was counted. Their JSON is an object by the numbers'
@@ -197,7 +212,7 @@ func (v MatrixValues) set(s *Side, ends *Edge, tcp bool, probe func(key string) 
 	for i, n := range v.numbers {
 		value, ok := 0.0, false
 		switch {
-		case n.Probe:
+		case n.Probe != "":
 			value, ok = probe(n.Key)
 		case n.ends != nil:
 			value, ok = n.ends(ends)
@@ -298,12 +313,23 @@ func (m *frameMap) matrix(o MatrixOptions, numbers []*MatrixNumber) *Matrix {
 	return x
 }
 
-// between is what was measured between two hosts.
+// between is what was measured between two hosts, or two containers of one.
 func (o *MatrixOptions) between(client, server *MatrixEnd, key string) (float64, bool) {
+	if cmp.Or(o.By, ByContainer) == ByContainer && o.Capacity != nil && client.Host != "" && client.Host == server.Host {
+		return o.Capacity(client.Host, client.containerID(), server.containerID(), key)
+	}
 	if o.By != ByHost || o.Between == nil || client.Host == "" || server.Host == "" || client.Host == server.Host {
 		return 0, false
 	}
 	return o.Between(client.Host, server.Host, key)
+}
+
+// containerID is the container's own, of an end that is one.
+func (e *MatrixEnd) containerID() string {
+	if e.Kind == KindHost {
+		return model.HostContainerID
+	}
+	return strings.TrimSuffix(e.ID, "@"+e.Host)
 }
 
 // counts reports whether the numbers of a row are those of its relation.

@@ -73,7 +73,7 @@ func TestMatrixOfHostileNames(t *testing.T) {
 // ofEdge is the number of one edge.
 func (n *MatrixNumber) ofEdge(e *Edge) (float64, bool) {
 	switch {
-	case n.Probe:
+	case n.Probe != "":
 		return 0, false
 	case n.ends != nil:
 		return n.ends(e)
@@ -244,10 +244,13 @@ func TestMatrixNumbers(t *testing.T) {
 			t.Errorf("%s is not there", n.Key)
 		}
 	}
-	for by, want := range map[Grouping]bool{ByHost: true, ByContainer: false, "": false} {
+	for by, want := range map[Grouping]string{ByHost: "probe_jitter", ByContainer: "capacity_age", "": "capacity_age", ByPod: ""} {
 		all, err := FindMatrixNumbers(nil, by)
-		if got := slices.ContainsFunc(all, func(n *MatrixNumber) bool { return n.Probe }); err != nil || got != want {
-			t.Errorf("by %q there are numbers of probes: %v, want %v (%v)", by, got, want, err)
+		for _, key := range []string{"probe_jitter", "capacity_age"} {
+			got := slices.ContainsFunc(all, func(n *MatrixNumber) bool { return n.Key == key })
+			if err != nil || got != (key == want) {
+				t.Errorf("by %q there is %s: %v (%v)", by, key, got, err)
+			}
 		}
 	}
 	for key, want := range map[string]bool{"bytes": true, "transactions_per_second": true, "retransmits": true,

@@ -158,7 +158,7 @@ var HostRows = slices.Concat([]Row[Snapshot]{
 				to.Add(s.Energy.Meter.Error, NewLabel("source", s.Energy.Meter.Source))
 			}
 		}},
-}, hostPacketDropRows, probeRows)
+}, hostPacketDropRows, probeRows, capacityRows)
 
 func ofHost(read func(*Snapshot) uint64) func(*Snapshot) (uint64, bool) {
 	return func(s *Snapshot) (uint64, bool) { return read(s), true }

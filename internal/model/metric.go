@@ -248,9 +248,10 @@ var (
 	SideGroups  = []string{GroupRequests, GroupLatency, GroupPath, GroupConnections, GroupTrouble, GroupNotTimed,
 		GroupCompleteness}
 	HostGroups = []string{GroupHost}
-	// EndsGroups are of numbers of both ends of an edge together, ProbeGroups of those of two hosts.
+	// EndsGroups are of numbers of both ends of an edge together, ProbeGroups of those of two hosts, and of two containers
+	// of one.
 	EndsGroups  = []string{GroupBetween, GroupSplit}
-	ProbeGroups = []string{GroupProbes}
+	ProbeGroups = []string{GroupProbes, GroupCapacity}
 )
 
 // The groups.
@@ -270,6 +271,7 @@ const (
 	GroupBetween      = "Between the ends"
 	GroupSplit        = "Where the time goes"
 	GroupProbes       = "Measured between the hosts"
+	GroupCapacity     = "Capacity, measured on request"
 )
 
 // Numbers are those that are made of the columns of rows, but for those of both ends of an edge, in the order of groups,

@@ -11,10 +11,17 @@ import (
 
 // ProbeSample is what an agent's measurements of the network to other hosts have counted.
 type ProbeSample struct {
-	// Sessions are those that run, in order of the peer and the class.
-	Sessions  []ProbeSession
+	// Sessions are those that run, in order of the peer, the class, the client and the server.
+	Sessions []ProbeSession
+	// Reflector is the sum of the host's and of those in containers.
 	Reflector ReflectorCounters
+	// Senders and Reflectors count why sockets were not in containers.
+	Senders, Reflectors SocketFailures
 }
+
+// SocketFailures count how often there was no socket in a container: because it had Ended or ended then, because its
+// network namespace was Unknown, or because making it Failed for another reason.
+type SocketFailures struct{ Ended, Unknown, Failed uint64 }
 
 // ProbeSession is what a session of STAMP to the reflector of another host counted since it began.
 type ProbeSession struct {
@@ -23,6 +30,9 @@ type ProbeSession struct {
 	Reflector netip.AddrPort
 	// DSCP is the class of service of the packets.
 	DSCP uint8
+	// Client and Server are the names of the two containers whose network namespaces have the sockets; empty of a session
+	// between hosts.
+	Client, Server string
 	// Interval between two packets.
 	Interval time.Duration
 	// Answered says that one of the last packets was: the session is not lost.
@@ -117,113 +127,161 @@ type ReflectorCounters struct {
 	Answered, Strangers, Limited, Malformed, Forged, Replayed uint64
 }
 
-var (
-	probeLabels          = []string{"peer", "dscp"}
-	probeDirectionLabels = []string{"peer", "dscp", "direction"}
-)
-
-func (s *ProbeSession) labels(extra ...Label) []Label {
-	return append([]Label{NewLabel("peer", s.Peer), NewLabel("dscp", strconv.Itoa(int(s.DSCP)))}, extra...)
+// Add adds what another reflector counted.
+func (c *ReflectorCounters) Add(other *ReflectorCounters) {
+	c.Answered += other.Answered
+	c.Strangers += other.Strangers
+	c.Limited += other.Limited
+	c.Malformed += other.Malformed
+	c.Forged += other.Forged
+	c.Replayed += other.Replayed
 }
 
-func there(s *ProbeSession) []Label { return s.labels(NewLabel("direction", "there")) }
-func back(s *ProbeSession) []Label  { return s.labels(NewLabel("direction", "back")) }
+// sessionKind is a kind of sessions: what their metrics' names begin with, the labels of each, and what texts call the ends.
+type sessionKind struct {
+	prefix, otel string
+	names        []string
+	labels       func(*ProbeSession) []Label
+	is           func(*ProbeSession) bool
+	other, both  string
+}
 
-// ofProbes reads each session of a host's measurements.
-func ofProbes(read func(*ProbeSession, *Sink)) func(*Snapshot, *Sink) {
-	return func(s *Snapshot, to *Sink) {
-		if s.Probes == nil {
-			return
+var (
+	hostSessions = sessionKind{"outsight_probe_", "outsight.probe.", []string{"peer", "dscp"},
+		func(s *ProbeSession) []Label {
+			return []Label{NewLabel("peer", s.Peer), NewLabel("dscp", strconv.Itoa(int(s.DSCP)))}
+		},
+		func(s *ProbeSession) bool { return s.Client == "" }, "another host", "two hosts"}
+	containerSessions = sessionKind{"outsight_container_probe_", "outsight.container_probe.", []string{"client", "server", "peer"},
+		func(s *ProbeSession) []Label {
+			return []Label{NewLabel("client", s.Client), NewLabel("server", s.Server), NewLabel("peer", s.Peer)}
+		},
+		func(s *ProbeSession) bool { return s.Client != "" }, "a container on another host",
+		"the network namespaces of two containers"}
+)
+
+// row makes a row of each session of the kind, with another label if more is not empty.
+func (k *sessionKind) row(name, otel, unit string, kind SeriesKind, help, more string, read func(*ProbeSession, func(label string) []Label,
+	*Sink)) Row[Snapshot] {
+	names := k.names
+	if more != "" {
+		names = append(slices.Clone(names), more)
+	}
+	return Row[Snapshot]{Name: k.prefix + name, OTel: k.otel + otel, Unit: unit, Kind: kind, Help: help, Labels: names,
+		Each: func(s *Snapshot, to *Sink) {
+			if s.Probes == nil {
+				return
+			}
+			for i := range s.Probes.Sessions {
+				one := &s.Probes.Sessions[i]
+				if !k.is(one) {
+					continue
+				}
+				read(one, func(label string) []Label {
+					if more == "" {
+						return k.labels(one)
+					}
+					return append(k.labels(one), NewLabel(more, label))
+				}, to)
+			}
+		}}
+}
+
+// rows are the metrics of what is measured, by the host that sends.
+func (k *sessionKind) rows() []Row[Snapshot] {
+	const there, back = "there", "back"
+	type labels = func(string) []Label
+	count := func(of func(*ProbeSession) uint64) func(*ProbeSession, labels, *Sink) {
+		return func(s *ProbeSession, l labels, to *Sink) { to.Add(float64(of(s)), l("")...) }
+	}
+	counts := func(of func(*ProbeSession) (there, back uint64)) func(*ProbeSession, labels, *Sink) {
+		return func(s *ProbeSession, l labels, to *Sink) {
+			x, y := of(s)
+			to.Add(float64(x), l(there)...)
+			to.Add(float64(y), l(back)...)
 		}
-		for i := range s.Probes.Sessions {
-			read(&s.Probes.Sessions[i], to)
+	}
+	histogram := func(of func(*ProbeSession) *Histogram) func(*ProbeSession, labels, *Sink) {
+		return func(s *ProbeSession, l labels, to *Sink) { to.AddHistogram(of(s), l("")...) }
+	}
+	histograms := func(of func(*ProbeSession) (there, back *Histogram)) func(*ProbeSession, labels, *Sink) {
+		return func(s *ProbeSession, l labels, to *Sink) {
+			x, y := of(s)
+			to.AddHistogram(x, l(there)...)
+			to.AddHistogram(y, l(back)...)
 		}
+	}
+	return []Row[Snapshot]{
+		k.row("interval_seconds", "interval", "s", Gauge, "Time between two packets of the session that measures the network to "+k.other+
+			"; it is there while the session runs, with where the reflector answers", "reflector",
+			func(s *ProbeSession, l labels, to *Sink) { to.Add(s.Interval.Seconds(), l(s.Reflector.String())...) }),
+		k.row("answered", "answered", "", Gauge, "1 while the packets of the session are answered, 0 where the last ones were all lost", "",
+			func(s *ProbeSession, l labels, to *Sink) { to.Add(boolean(s.Answered), l("")...) }),
+		k.row("sent_packets_total", "sent_packets", "{packet}", Counter, "Packets that were sent to measure the network to "+k.other+
+			", and then answered or given up", "", count(func(s *ProbeSession) uint64 { return s.Sent })),
+		k.row("lost_packets_total", "lost_packets", "{packet}", Counter, "Those of them that were not answered within a second", "",
+			count(func(s *ProbeSession) uint64 { return s.Lost })),
+		k.row("lost_one_way_packets_total", "lost_one_way_packets", "{packet}", Counter, "Lost packets of which the reflector's counts tell in which "+
+			"direction they were lost, which is known with the next answer", "direction",
+			counts(func(s *ProbeSession) (there, back uint64) { return s.LostThere, s.LostBack })),
+		k.row("duplicate_packets_total", "duplicate_packets", "{packet}", Counter, "Answers to measuring packets that came twice", "",
+			count(func(s *ProbeSession) uint64 { return s.Duplicates })),
+		k.row("reordered_packets_total", "reordered_packets", "{packet}", Counter, "Measuring packets that came after what was sent later (RFC 4737)",
+			"direction", counts(func(s *ProbeSession) (there, back uint64) { return s.ReorderedThere, s.ReorderedBack })),
+		k.row("round_trip_duration_seconds", "round_trip.duration", "s", HistogramSeries, "Round trips between "+k.both+", from interface to interface "+
+			"by the kernels' times, without the time that the reflector took", "",
+			histogram(func(s *ProbeSession) *Histogram { return s.RoundTrip })),
+		k.row("round_trip_variation_seconds", "round_trip.variation", "s", HistogramSeries, "By how much two consecutive round trips between "+k.both+
+			" differ: the mean is the jitter", "", histogram(func(s *ProbeSession) *Histogram { return s.Variation })),
+		k.row("one_way_duration_seconds", "one_way.duration", "s", HistogramSeries, "Delays between "+k.both+" in each direction; not there unless "+
+			"time daemons keep the clocks of both hosts, and off by at most "+k.prefix+"clock_error_seconds", "direction",
+			histograms(func(s *ProbeSession) (there, back *Histogram) { return s.There, s.Back })),
+		k.row("above_minimum_duration_seconds", "above_minimum.duration", "s", HistogramSeries, "By how much packets took longer than the fastest of the "+
+			"last minute in the same direction: queues on the way. The clocks of the two hosts are not in it", "direction",
+			histograms(func(s *ProbeSession) (there, back *Histogram) { return s.AboveThere, s.AboveBack })),
+		k.row("clock_error_seconds", "clock_error", "s", Gauge, "Bound of how far the clocks of two hosts are apart, as both kernels estimate "+
+			"it; not there unless time daemons keep both", "", func(s *ProbeSession, l labels, to *Sink) {
+			if s.ClockError > 0 {
+				to.Add(s.ClockError.Seconds(), l("")...)
+			}
+		}),
+		k.row("hops", "hops", "{hop}", Gauge, "Hops of the packets to "+k.other+", which is the last of them; route has the addresses "+
+			"of the routers in order, * for one that does not answer, and direct where there is none", "route",
+			func(s *ProbeSession, l labels, to *Sink) {
+				if s.Route != nil {
+					to.Add(float64(len(s.Route)+1), l(s.Route.String())...)
+				}
+			}),
+		k.row("route_changes_total", "route_changes", "{change}", Counter, "How often the packets to "+k.other+" took a route by other routers "+
+			"than before", "", count(func(s *ProbeSession) uint64 { return s.RouteChanges })),
 	}
 }
 
-// probeRows are the metrics of what is measured between hosts, by the host that sends.
-var probeRows = []Row[Snapshot]{
-	{Name: "outsight_probe_interval_seconds", OTel: "outsight.probe.interval", Unit: "s", Kind: Gauge,
-		Help: "Time between two packets of the session that measures the network to another host; it is there while the " +
-			"session runs, with where the other host's reflector answers",
-		Labels: []string{"peer", "dscp", "reflector"}, Each: ofProbes(func(s *ProbeSession, to *Sink) {
-			to.Add(s.Interval.Seconds(), s.labels(NewLabel("reflector", s.Reflector.String()))...)
-		})},
-	{Name: "outsight_probe_answered", OTel: "outsight.probe.answered", Kind: Gauge,
-		Help:   "1 while the other host answers the packets of the session, 0 where the last ones were all lost",
-		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(boolean(s.Answered), s.labels()...) })},
-	{Name: "outsight_probe_sent_packets_total", OTel: "outsight.probe.sent_packets", Unit: "{packet}", Kind: Counter,
-		Help:   "Packets that were sent to measure the network to another host, and then answered or given up",
-		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Sent), s.labels()...) })},
-	{Name: "outsight_probe_lost_packets_total", OTel: "outsight.probe.lost_packets", Unit: "{packet}", Kind: Counter,
-		Help:   "Those of them that were not answered within a second",
-		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Lost), s.labels()...) })},
-	{Name: "outsight_probe_lost_one_way_packets_total", OTel: "outsight.probe.lost_one_way_packets", Unit: "{packet}",
+// probeRows are the metrics of what is measured between hosts, and between containers of two.
+var probeRows = append(slices.Concat(hostSessions.rows(), containerSessions.rows()),
+	Row[Snapshot]{Name: "outsight_container_probe_failures_total", OTel: "outsight.container_probe.failures", Unit: "{failure}",
 		Kind: Counter,
-		Help: "Lost packets of which the reflector's counts tell in which direction they were lost, which is known with " +
-			"the next answer",
-		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
-			to.Add(float64(s.LostThere), there(s)...)
-			to.Add(float64(s.LostBack), back(s)...)
-		})},
-	{Name: "outsight_probe_duplicate_packets_total", OTel: "outsight.probe.duplicate_packets", Unit: "{packet}",
-		Kind: Counter, Help: "Answers to measuring packets that came twice",
-		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.Duplicates), s.labels()...) })},
-	{Name: "outsight_probe_reordered_packets_total", OTel: "outsight.probe.reordered_packets", Unit: "{packet}",
-		Kind: Counter, Help: "Measuring packets that came after what was sent later (RFC 4737)",
-		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
-			to.Add(float64(s.ReorderedThere), there(s)...)
-			to.Add(float64(s.ReorderedBack), back(s)...)
-		})},
-	{Name: "outsight_probe_round_trip_duration_seconds", OTel: "outsight.probe.round_trip.duration", Unit: "s",
-		Kind: HistogramSeries,
-		Help: "Round trips between two hosts, from interface to interface by the kernels' times, without the time that the " +
-			"other host's reflector took",
-		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) { to.AddHistogram(s.RoundTrip, s.labels()...) })},
-	{Name: "outsight_probe_round_trip_variation_seconds", OTel: "outsight.probe.round_trip.variation", Unit: "s",
-		Kind:   HistogramSeries,
-		Help:   "By how much two consecutive round trips between two hosts differ: the mean is the jitter",
-		Labels: probeLabels,
-		Each:   ofProbes(func(s *ProbeSession, to *Sink) { to.AddHistogram(s.Variation, s.labels()...) })},
-	{Name: "outsight_probe_one_way_duration_seconds", OTel: "outsight.probe.one_way.duration", Unit: "s",
-		Kind: HistogramSeries,
-		Help: "Delays between two hosts in each direction; not there unless time daemons keep the clocks of both, and off " +
-			"by at most outsight_probe_clock_error_seconds",
-		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
-			to.AddHistogram(s.There, there(s)...)
-			to.AddHistogram(s.Back, back(s)...)
-		})},
-	{Name: "outsight_probe_above_minimum_duration_seconds", OTel: "outsight.probe.above_minimum.duration", Unit: "s",
-		Kind: HistogramSeries,
-		Help: "By how much packets took longer than the fastest of the last minute in the same direction: queues on the way. " +
-			"The clocks of the two hosts are not in it",
-		Labels: probeDirectionLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
-			to.AddHistogram(s.AboveThere, there(s)...)
-			to.AddHistogram(s.AboveBack, back(s)...)
-		})},
-	{Name: "outsight_probe_clock_error_seconds", OTel: "outsight.probe.clock_error", Unit: "s", Kind: Gauge,
-		Help: "Bound of how far the clocks of two hosts are apart, as both kernels estimate it; not there unless time " +
-			"daemons keep both",
-		Labels: probeLabels, Each: ofProbes(func(s *ProbeSession, to *Sink) {
-			if s.ClockError > 0 {
-				to.Add(s.ClockError.Seconds(), s.labels()...)
+		Help: "How often there was no socket in a container, to send measuring packets or to reflect them, because the " +
+			"container had ended or ended then, its network namespace was unknown, or making it failed for another reason",
+		Labels: []string{"end", "reason"}, Each: func(s *Snapshot, to *Sink) {
+			if s.Probes == nil {
+				return
 			}
-		})},
-	{Name: "outsight_probe_hops", OTel: "outsight.probe.hops", Unit: "{hop}", Kind: Gauge,
-		Help: "Hops of the packets to another host, which is the last of them; route has the addresses of the routers in " +
-			"order, * for one that does not answer, and direct where there is none",
-		Labels: []string{"peer", "dscp", "route"}, Each: ofProbes(func(s *ProbeSession, to *Sink) {
-			if s.Route != nil {
-				to.Add(float64(len(s.Route)+1), s.labels(NewLabel("route", s.Route.String()))...)
+			for _, e := range []struct {
+				end string
+				of  *SocketFailures
+			}{{"sender", &s.Probes.Senders}, {"reflector", &s.Probes.Reflectors}} {
+				for _, c := range []struct {
+					reason string
+					count  uint64
+				}{{"ended", e.of.Ended}, {"unknown", e.of.Unknown}, {"failed", e.of.Failed}} {
+					to.Add(float64(c.count), NewLabel("end", e.end), NewLabel("reason", c.reason))
+				}
 			}
-		})},
-	{Name: "outsight_probe_route_changes_total", OTel: "outsight.probe.route_changes", Unit: "{change}", Kind: Counter,
-		Help:   "How often the packets to another host took a route by other routers than before",
-		Labels: probeLabels,
-		Each:   ofProbes(func(s *ProbeSession, to *Sink) { to.Add(float64(s.RouteChanges), s.labels()...) })},
-	{Name: "outsight_probe_reflector_packets_total", OTel: "outsight.probe.reflector.packets", Unit: "{packet}",
+		}},
+	Row[Snapshot]{Name: "outsight_probe_reflector_packets_total", OTel: "outsight.probe.reflector.packets", Unit: "{packet}",
 		Kind: Counter,
-		Help: "Packets that the agent's reflector received: answered, of strangers, more often than agreed (limited), " +
+		Help: "Packets that the agent's reflectors received: answered, of strangers, more often than agreed (limited), " +
 			"malformed, with a wrong HMAC (forged), or replayed",
 		Labels: []string{"result"}, Each: func(s *Snapshot, to *Sink) {
 			if s.Probes == nil {
@@ -237,11 +295,11 @@ var probeRows = []Row[Snapshot]{
 				{"forged", r.Forged}, {"replayed", r.Replayed}} {
 				to.Add(float64(c.count), NewLabel("result", c.result))
 			}
-		}},
-}
+		}})
 
 // ProbeNumbers are what was measured between two hosts: there is from the one to the other, and back from the other to
-// the one. $match stands for the labels of the session; where the other host sends, there and back are exchanged.
+// the one. $match stands for the labels of the session; where the other host sends, there and back are exchanged. Behind
+// them are those of GroupCapacity, between two containers of one host.
 var ProbeNumbers = func() (all []Shown) {
 	const trip, way = "outsight_probe_round_trip_duration_seconds", "outsight_probe_one_way_duration_seconds"
 	const above = "outsight_probe_above_minimum_duration_seconds"
@@ -275,5 +333,17 @@ var ProbeNumbers = func() (all []Shown) {
 			"Measuring packets that were lost on the way to the "+d.to+"’s host",
 			increase("outsight_probe_lost_one_way_packets_total", `,direction="`+d.name+`"`), true)
 	}
+	capacity := func(key, title, to string) {
+		const query = "max(outsight_path_capacity_bytes_per_second{$match})"
+		all = append(all, Shown{Number{Key: key, Title: title, Unit: "B/s", Group: GroupCapacity, Formula: Derived,
+			Meaning: "What the path to the " + to + " carried when somebody last measured it, as by outsight probe --capacity",
+			Query:   query}, query})
+	}
+	capacity("capacity_there", "Capacity there", "server’s container")
+	capacity("capacity_back", "Capacity back", "client’s container")
+	const age = "time() - min(outsight_path_capacity_measured_timestamp_seconds{$match})"
+	all = append(all, Shown{Number{Key: "capacity_age", Title: "Capacity measured before", Unit: "s", Group: GroupCapacity,
+		Formula: Derived, Meaning: "How long before the end of the window the capacity was measured; of two directions the older",
+		Query: age}, age})
 	return all
 }()

@@ -25,6 +25,8 @@ type Snapshot struct {
 	Energy *EnergySample
 	// Probes are the measurements of the network to other hosts; nil where there are none.
 	Probes *ProbeSample
+	// Capacities are those of paths between containers of this host that were measured on request, in order of the ends.
+	Capacities []Capacity
 	// Drops are packets that the kernel dropped, also those of containers; nil where they are not counted.
 	Drops *PacketDropCounters
 	Self  SelfSample

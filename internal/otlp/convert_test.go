@@ -311,6 +311,33 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_probe_answered,dscp=0,host=node-1,peer=b", 0)
 	f("outsight_probe_sent_packets_total,dscp=0,host=node-1,peer=b", 1)
 	f("outsight_probe_lost_packets_total,dscp=0,host=node-1,peer=b", 1)
+	capacity := ",from=host,from_id=host,host=node-1,to=" + strings.ReplaceAll(hostile, "\xff", "\ufffd") + ",to_id=id"
+	f("outsight_path_capacity_bytes_per_second"+capacity, 1.25e8)
+	f("outsight_path_capacity_measured_timestamp_seconds"+capacity, float64(testTime.UnixMilli()-1500)/1e3)
+	containers := func(name, direction, last string, v float64) {
+		t.Helper()
+		f("outsight_container_probe_"+name+",client="+strings.ReplaceAll(hostile, "\xff", "\ufffd")+direction+
+			",host=node-1,peer=c"+last+",server=shop/db-0/db", v)
+	}
+	containers("interval_seconds", "", ",reflector=10.1.2.2:8620", 1)
+	containers("answered", "", "", 0)
+	containers("sent_packets_total", "", "", 11)
+	containers("lost_packets_total", "", "", 3)
+	containers("lost_one_way_packets_total", ",direction=there", "", 1)
+	containers("lost_one_way_packets_total", ",direction=back", "", 2)
+	containers("round_trip_duration_seconds", "", "", count)
+	containers("round_trip_variation_seconds", "", "", count)
+	containers("clock_error_seconds", "", "", 0.001)
+	containers("hops", "", ",route=direct", 1)
+	for _, direction := range []string{",direction=there", ",direction=back"} {
+		containers("one_way_duration_seconds", direction, "", count)
+		containers("above_minimum_duration_seconds", direction, "", count)
+	}
+	for i, end := range []string{"sender", "reflector"} {
+		for j, reason := range []string{"ended", "unknown", "failed"} {
+			f("outsight_container_probe_failures_total,end="+end+",host=node-1,reason="+reason, float64(7+3*i+j))
+		}
+	}
 	for i, result := range []string{"answered", "stranger", "limited", "malformed", "forged", "replayed"} {
 		f("outsight_probe_reflector_packets_total,host=node-1,result="+result, float64(i+1))
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outsight/internal/container"
+	"outsight/internal/model"
 )
 
 // dup is the pidfd of a place once more.
@@ -123,5 +125,55 @@ func TestFind(t *testing.T) {
 	close(stop)
 	if made := <-stopped; made < 50 {
 		t.Errorf("only %d containers appeared beside", made)
+	}
+}
+
+// TestOpenOfARegistry: what an agent makes sockets in is a process in the container's own network namespace, and nothing
+// else: not the host, not a container that has ended, nor one that nobody knows.
+func TestOpenOfARegistry(t *testing.T) {
+	layout, err := container.Detect(container.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := sync.OnceFunc(group(t, layout, id(3)))
+	defer end()
+	f, err := NewFinder(container.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	place, err := f.Find(t.Context(), id(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer place.Close()
+	process, err := f.registry.Open(id(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := At("opened", process)
+	defer opened.Close()
+	inode := func(p *Place) (text string) {
+		if err := p.inside(func() (err error) { text, err = os.Readlink("/proc/thread-self/ns/net"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := inode(opened); got != inode(place) || got == own {
+		t.Errorf("the namespace is %s, want %s, not the host's %s", got, inode(place), own)
+	}
+	if _, err := f.registry.Open(model.HostContainerID); !errors.Is(err, container.ErrNoNamespace) {
+		t.Errorf("of the host: %v", err)
+	}
+	if _, err := f.registry.Open("nobody"); !errors.Is(err, container.ErrEnded) {
+		t.Errorf("of a container that nobody knows: %v", err)
+	}
+	end()
+	if _, err := f.registry.Open(id(3)); !errors.Is(err, container.ErrEnded) {
+		t.Errorf("after its end: %v", err)
 	}
 }

@@ -152,18 +152,18 @@ func ReadKey(path string) (stamp.Key, error) {
 	return key, nil
 }
 
-// Run implements agent.Probes.
-func (m *Monitor) Run(ctx context.Context, newest func() *frame.Frame) error {
+// Run implements agent.Probes. process is as of Sessions.Run.
+func (m *Monitor) Run(ctx context.Context, newest func() *frame.Frame, process func(container string) (*os.File, error)) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	if m.server != nil {
-		following.Go(func() { m.follow(ctx, newest) })
+		following.Go(func() { m.follow(ctx, newest, process != nil) })
 	}
-	return m.Sessions.Run(ctx)
+	return m.Sessions.Run(ctx, process)
 }
 
 // follow asks the server, from the first frame on: that says which host this is.
-func (m *Monitor) follow(ctx context.Context, newest func() *frame.Frame) {
+func (m *Monitor) follow(ctx context.Context, newest func() *frame.Frame, containers bool) {
 	first := newest()
 	for ; first == nil; first = newest() {
 		if !sleep(ctx, 100*time.Millisecond) {
@@ -173,6 +173,6 @@ func (m *Monitor) follow(ctx context.Context, newest func() *frame.Frame) {
 	control.Follow(ctx, control.ClientOptions{Server: m.server, Apply: m.Apply, Logger: m.log,
 		Question: func() control.Question {
 			return control.Question{Host: first.Host, Epoch: first.Epoch, Addresses: m.Addresses(m.server.LocalAddress()),
-				Port: m.Port()}
+				Port: m.Port(), Containers: containers}
 		}})
 }

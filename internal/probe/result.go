@@ -1,8 +1,11 @@
 package probe
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
+
+	"outsight/internal/model"
 )
 
 // Result of a measurement. What was not measured is nil, and Missing says why.
@@ -26,6 +29,20 @@ type Result struct {
 func (r *Result) Measured() bool {
 	return r.STAMP != nil && r.STAMP.RoundTrip != nil || r.Echo != nil && r.Echo.RoundTrip != nil ||
 		r.Connect != nil && r.Connect.RoundTrip != nil
+}
+
+// Capacities are those that were measured, for whoever keeps them.
+func (r *Result) Capacities() (all []model.Capacity) {
+	add := func(c *Capacity, from, to End) {
+		if c == nil || !(c.BitsPerSecond > 0) {
+			return
+		}
+		all = append(all, model.Capacity{From: cmp.Or(from.ID, model.HostContainerID), To: cmp.Or(to.ID, model.HostContainerID),
+			FromName: from.Name, ToName: to.Name, BytesPerSecond: c.BitsPerSecond / 8, Measured: c.Measured})
+	}
+	add(r.There, r.From, r.To)
+	add(r.Back, r.To, r.From)
+	return all
 }
 
 // Missing is something that could not be measured.
@@ -147,6 +164,8 @@ type Capacity struct {
 	Seconds float64 `json:"seconds"`
 	// BitsPerSecond is of the second half.
 	BitsPerSecond float64 `json:"bits_per_second"`
+	// Measured is when that was.
+	Measured time.Time `json:"measured"`
 }
 
 // Progress of a measurement.

@@ -96,7 +96,7 @@ func (s *Sessions) holdRoute(ctx context.Context, r *running) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.options.Logger.Debug("the route to a host cannot be found", "peer", r.Peer, "error", err)
+		s.options.Logger.Debug("the route to a host cannot be found", append(r.about(), "error", err)...)
 		if !sleep(ctx, retryEvery) {
 			return
 		}
@@ -105,21 +105,22 @@ func (s *Sessions) holdRoute(ctx context.Context, r *running) {
 
 // followRoute finds the route of a session: when the number of hops changes, and each interval.
 func (s *Sessions) followRoute(ctx context.Context, r *running, interval time.Duration) error {
-	conn, err := s.listen(&r.Session)
+	conn, err := s.listen(ctx, &r.ContainerSession)
 	if err != nil {
 		return err
 	}
-	finder, err := newRouteFinder(conn, r.Reflector)
+	defer conn.Close()
+	finder, err := newRouteFinder(conn.UDPConn, r.Reflector)
 	if err != nil {
 		return err
 	}
-	defer finder.Close()
+	ctx = conn.ctx
 	again := time.NewTicker(interval)
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return context.Cause(ctx)
 		case <-again.C:
 		case <-r.hopsChanged:
 		}
@@ -141,7 +142,7 @@ func (s *Sessions) followRoute(ctx context.Context, r *running, interval time.Du
 				continue
 			}
 			route = route.Merge(second)
-			s.options.Logger.Info("the route to a host changed", "peer", r.Peer, "before", known, "now", route)
+			s.options.Logger.Info("the route to a host changed", append(r.about(), "before", known, "now", route)...)
 		}
 		r.found(route)
 	}

@@ -231,7 +231,7 @@ func tellRoutes(t *testing.T, to netip.AddrPort) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = s.Run(context.Background()) }()
+	go func() { _ = s.Run(context.Background(), nil) }()
 	for {
 		time.Sleep(100 * time.Millisecond)
 		if all := s.Sample().Sessions; len(all) == 1 && all[0].Route != nil {

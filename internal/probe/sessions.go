@@ -38,34 +38,47 @@ type SessionOptions struct {
 	Logger        *slog.Logger
 }
 
-// Sessions measure the network to the hosts that a state names, again and again, and answer those that it names.
+// Sessions measure the network to the hosts that a state names, and between containers, again and again, and answer those
+// that it names.
 type Sessions struct {
 	options   SessionOptions
 	reflector *stamp.Reflector
 	at        netip.AddrPort
 	// peers are who is answered.
 	peers atomic.Pointer[peers]
+	// failures count the sockets in containers that could not be made or ended with the container.
+	failures struct{ senders, reflectors socketFailures }
 	// mu guards the rest.
 	mu sync.Mutex
 	// ctx is that of Run, nil before and after it.
 	ctx     context.Context
 	state   control.State
 	running map[sessionName]*running
+	// reflectors are those in containers, by where they answer; answeredBefore counted those that are no more.
+	reflectors     map[netip.AddrPort]*containerReflector
+	answeredBefore model.ReflectorCounters
+	// process opens a process of a container; nil where that is not possible.
+	process OpenProcess
 	ending  sync.WaitGroup
 }
 
 type sessionName struct {
-	peer string
-	dscp uint8
+	peer           string
+	dscp           uint8
+	client, server string
 }
 
-// running is a session and its sender.
+// running is a session and its sender. One between hosts has no Client and no Server.
 type running struct {
-	control.Session
+	control.ContainerSession
 	*tally
 	stop  context.CancelFunc
 	ended chan struct{}
+	// held says that the sender has its socket.
+	held atomic.Bool
 }
+
+func (r *running) ofContainers() bool { return r.Client.ID != "" }
 
 // peers are by the numbers of their sessions; those without a number by their addresses.
 type peers struct {
@@ -108,7 +121,7 @@ func OpenSessions(o SessionOptions) (*Sessions, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Sessions{options: o, running: map[sessionName]*running{}}
+	s := &Sessions{options: o, running: map[sessionName]*running{}, reflectors: map[netip.AddrPort]*containerReflector{}}
 	at, err := net.ResolveUDPAddr("udp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("opening the reflector at %q: %w", o.Listen, err)
@@ -190,31 +203,36 @@ func (s *Sessions) apply(state *control.State) {
 	if s.ctx == nil {
 		return
 	}
-	wanted := map[sessionName]*control.Session{}
+	s.applyReflectors(state.ContainerPeers)
+	wanted := map[sessionName]*control.ContainerSession{}
 	for _, some := range [][]control.Session{state.Sessions, s.options.Static.Sessions} {
-		for i := range some {
-			wanted[sessionName{some[i].Peer, some[i].DSCP}] = &some[i]
+		for _, one := range some {
+			wanted[sessionName{peer: one.Peer, dscp: one.DSCP}] = &control.ContainerSession{Session: one}
 		}
+	}
+	for i := range state.ContainerSessions {
+		one := &state.ContainerSessions[i]
+		wanted[sessionName{one.Peer, one.DSCP, one.Client.Name, one.Server.Name}] = one
 	}
 	for name, r := range s.running {
 		if wanted[name] == nil {
 			r.stop()
 			delete(s.running, name)
-			s.options.Logger.Info("a host is measured no more", "peer", name.peer)
+			s.options.Logger.Info("a host is measured no more", r.about()...)
 		}
 	}
 	for name, w := range wanted {
 		old := s.running[name]
-		if old != nil && sameSession(&old.Session, w) {
+		if old != nil && sameSession(&old.ContainerSession, w) {
 			continue
 		}
-		next := &running{Session: *w, tally: newTally(), ended: make(chan struct{})}
+		next := &running{ContainerSession: *w, tally: newTally(), ended: make(chan struct{})}
 		var before <-chan struct{}
 		if old != nil {
 			old.stop()
 			next.tally, before = old.tally, old.ended
 		} else {
-			s.options.Logger.Info("a host is measured", "peer", name.peer, "reflector", w.Reflector, "every", w.Interval())
+			s.options.Logger.Info("a host is measured", append(next.about(), "reflector", w.Reflector, "every", w.Interval())...)
 		}
 		var ctx context.Context
 		ctx, next.stop = context.WithCancel(s.ctx)
@@ -232,74 +250,122 @@ func (s *Sessions) apply(state *control.State) {
 	}
 }
 
-func sameSession(x, y *control.Session) bool {
+// about says in the log which session it is.
+func (r *running) about() []any {
+	if r.ofContainers() {
+		return []any{"peer", r.Peer, "client", r.Client.Name, "server", r.Server.Name}
+	}
+	return []any{"peer", r.Peer}
+}
+
+func sameSession(x, y *control.ContainerSession) bool {
 	return x.Reflector == y.Reflector && x.Number == y.Number && x.IntervalSeconds == y.IntervalSeconds &&
-		slices.Equal(x.Key, y.Key)
+		slices.Equal(x.Key, y.Key) && x.Client == y.Client && x.Server == y.Server
 }
 
 // hold sends until ctx ends. What goes wrong is tried again.
 func (s *Sessions) hold(ctx context.Context, r *running) {
 	// Sessions that begin at once do not send at once.
-	if !sleep(ctx, rand.N(control.MinInterval)) {
+	if !sleep(ctx, rand.N(control.MinInterval/2)) {
 		return
+	}
+	retry, failing := retryEvery, false
+	if r.ofContainers() {
+		retry = retryContainer
 	}
 	for {
 		err := s.send(ctx, r)
+		if r.held.Swap(false) {
+			failing = false
+		}
 		if ctx.Err() != nil {
 			return
 		}
-		s.options.Logger.Warn("a host cannot be measured", "peer", r.Peer, "reflector", r.Reflector, "error", err)
-		if !sleep(ctx, retryEvery) {
+		if r.ofContainers() {
+			s.failures.senders.count(err)
+		}
+		if !failing {
+			s.options.Logger.Warn("a host cannot be measured", append(r.about(), "reflector", r.Reflector, "error", err)...)
+		}
+		failing = true
+		if !sleep(ctx, retry) {
 			return
 		}
 	}
 }
 
-// retryEvery is how often what goes wrong is tried again.
-const retryEvery = 10 * time.Second
+// retryEvery is how often what goes wrong is tried again, retryContainer the same in a container: it may be known a moment
+// later, or is wanted no more.
+const (
+	retryEvery     = 10 * time.Second
+	retryContainer = time.Second
+)
 
-// listen is a socket for packets to a session's reflector.
-func (s *Sessions) listen(of *control.Session) (*net.UDPConn, error) {
-	network := "udp4"
+// sessionSocket is a socket for packets to a session's reflector. It must be closed.
+type sessionSocket struct {
+	*net.UDPConn
+	// ctx ends with the container whose socket it is.
+	ctx   context.Context
+	leave func()
+}
+
+func (c *sessionSocket) Close() {
+	c.UDPConn.Close()
+	c.leave()
+}
+
+// listen makes a socket for packets to a session's reflector: in the network namespace of its client, or else of the host.
+func (s *Sessions) listen(ctx context.Context, of *control.ContainerSession) (*sessionSocket, error) {
+	network, any := "udp4", netip.IPv4Unspecified()
 	if of.Reflector.Addr().Is6() {
-		network = "udp6"
+		network, any = "udp6", netip.IPv6Unspecified()
+	}
+	if of.Client.ID != "" {
+		place, err := s.place(of.Client)
+		if err != nil {
+			return nil, err
+		}
+		return listenIn(ctx, place, netip.AddrPortFrom(any, 0))
 	}
 	// From where the reflector answers, if that is one address.
 	var from *net.UDPAddr
 	if at := s.at.Addr(); !at.IsUnspecified() && at.Is4() == of.Reflector.Addr().Is4() {
 		from = &net.UDPAddr{IP: at.AsSlice(), Zone: at.Zone()}
 	}
-	return net.ListenUDP(network, from)
+	conn, err := net.ListenUDP(network, from)
+	return &sessionSocket{conn, ctx, func() {}}, err
 }
 
+// send sends until ctx ends, or the socket's container.
 func (s *Sessions) send(ctx context.Context, r *running) error {
-	conn, err := s.listen(&r.Session)
+	conn, err := s.listen(ctx, &r.ContainerSession)
 	if err != nil {
 		return err
 	}
+	defer conn.Close()
 	if err := setTTL(conn, r.Reflector.Addr(), sessionTTL); err != nil {
-		conn.Close()
 		return err
 	}
-	sender, err := stamp.NewSender(conn, r.Reflector, stamp.SenderOptions{Interval: r.Interval(), Timeout: tripTimeout,
+	sender, err := stamp.NewSender(conn.UDPConn, r.Reflector, stamp.SenderOptions{Interval: r.Interval(), Timeout: tripTimeout,
 		Session: r.Number, Key: r.Key, Clock: stamp.KernelClock, DSCP: r.DSCP, Direct: true})
 	if err != nil {
-		conn.Close()
 		return err
 	}
 	r.begin()
+	r.held.Store(true)
 	lost := false
-	return sender.Run(ctx, func(one stamp.Sample) {
+	err = sender.Run(conn.ctx, func(one stamp.Sample) {
 		r.add(&one)
 		r.sender(sender.Stats())
 		if now := r.isLost(); now != lost {
 			if lost = now; lost {
-				s.options.Logger.Warn("a host does not answer any more", "peer", r.Peer, "reflector", r.Reflector)
+				s.options.Logger.Warn("a host does not answer any more", append(r.about(), "reflector", r.Reflector)...)
 			} else {
-				s.options.Logger.Info("a host answers again", "peer", r.Peer)
+				s.options.Logger.Info("a host answers again", r.about()...)
 			}
 		}
 	})
+	return cmp.Or(err, context.Cause(conn.ctx))
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -311,10 +377,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Run answers and measures until ctx ends.
-func (s *Sessions) Run(ctx context.Context) error {
+// Run answers and measures until ctx ends. process opens a process of a container; nil where that is not possible.
+func (s *Sessions) Run(ctx context.Context, process OpenProcess) error {
 	s.mu.Lock()
-	s.ctx = ctx
+	s.ctx, s.process = ctx, process
 	s.apply(&s.state)
 	s.mu.Unlock()
 	err := s.reflector.Run(ctx)
@@ -324,6 +390,7 @@ func (s *Sessions) Run(ctx context.Context) error {
 		r.stop()
 		delete(s.running, name)
 	}
+	s.applyReflectors(nil)
 	s.mu.Unlock()
 	s.ending.Wait()
 	return err
@@ -333,7 +400,7 @@ func (s *Sessions) Run(ctx context.Context) error {
 func (s *Sessions) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = s.Run(ctx)
+	_ = s.Run(ctx, nil)
 }
 
 // Sample is what was counted.
@@ -341,18 +408,32 @@ func (s *Sessions) Sample() *model.ProbeSample {
 	sample := &model.ProbeSample{}
 	s.mu.Lock()
 	for _, r := range s.running {
+		if r.ofContainers() && !r.held.Load() {
+			continue // there is nothing in its container now
+		}
 		one := r.sample()
+		one.Client, one.Server = r.Client.Name, r.Server.Name
 		one.Peer, one.Reflector, one.DSCP, one.Interval = r.Peer, r.Reflector, r.DSCP, r.Interval()
 		sample.Sessions = append(sample.Sessions, one)
 	}
+	sample.Reflector = s.answeredBefore
+	for _, r := range s.reflectors {
+		r.addTo(&sample.Reflector)
+	}
 	s.mu.Unlock()
 	slices.SortFunc(sample.Sessions, func(x, y model.ProbeSession) int {
-		return cmp.Or(cmp.Compare(x.Peer, y.Peer), cmp.Compare(x.DSCP, y.DSCP))
+		return cmp.Or(cmp.Compare(x.Peer, y.Peer), cmp.Compare(x.DSCP, y.DSCP), cmp.Compare(x.Client, y.Client),
+			cmp.Compare(x.Server, y.Server))
 	})
-	c := s.reflector.Stats()
-	sample.Reflector = model.ReflectorCounters{Answered: c.Answered, Strangers: c.Strangers, Limited: c.Limited,
-		Malformed: c.Malformed, Forged: c.Forged, Replayed: c.Replayed}
+	addReflector(&sample.Reflector, s.reflector)
+	sample.Senders, sample.Reflectors = s.failures.senders.read(), s.failures.reflectors.read()
 	return sample
+}
+
+func addReflector(to *model.ReflectorCounters, r *stamp.Reflector) {
+	c := r.Stats()
+	to.Add(&model.ReflectorCounters{Answered: c.Answered, Strangers: c.Strangers, Limited: c.Limited,
+		Malformed: c.Malformed, Forged: c.Forged, Replayed: c.Replayed})
 }
 
 // Session is the number of the session in which a peer may ask the reflector; 0 where it has none.

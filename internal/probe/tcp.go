@@ -186,7 +186,7 @@ func rate(all []arrived, wanted int64) (*Capacity, error) {
 			break
 		}
 	}
-	c := &Capacity{Bytes: last.bytes, Wanted: wanted, Seconds: last.at.Sub(first.at).Seconds()}
+	c := &Capacity{Bytes: last.bytes, Wanted: wanted, Seconds: last.at.Sub(first.at).Seconds(), Measured: time.Now()}
 	if took := last.at.Sub(half.at).Seconds(); took > 0 {
 		c.BitsPerSecond = 8 * float64(last.bytes-half.bytes) / took
 		return c, nil

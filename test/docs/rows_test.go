@@ -522,6 +522,9 @@ func snapshotAt(second int) *model.Snapshot {
 	edge.Counters.Requests *= 4
 	edge.Endpoints[0].Protocol, edge.Endpoints[0].Status = model.HTTP, "5xx"
 	s.Self.Budget.Parts[0].Fixed = false
+	betweenHosts := s.Probes.Sessions[0]
+	betweenHosts.Client, betweenHosts.Server = "", ""
+	s.Probes.Sessions = append(s.Probes.Sessions, betweenHosts)
 	for i := range 2 {
 		sample := first
 		sample.Container = container(fmt.Sprintf("client-%d", i+1), "front")

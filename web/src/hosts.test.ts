@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { agentOf, barOf, heardOf, LINES, linesOf, memoryOf, otherEnd, partLine, probeFacts, probesOf, probeText, seenOf } from './hosts'
-import type { HostPart, HostRow, Probe } from './types'
+import { agentOf, barOf, heardOf, LINES, linesOf, memoryOf, otherEnd, partLine, probeEnds, probeFacts, probesBetween, probesOf, probeText, probeTitle, seenOf } from './hosts'
+import type { HostPart, HostRow, Node, Probe } from './types'
 
 const part = (kind: HostPart['kind'], share: number): HostPart => ({ kind, name: kind, cpu_cores: share * 2, share })
 const row = (more: Partial<HostRow> = {}): HostRow => ({ name: 'vm', cores: 2, containers: 3, cpu_cores: 1, parts: [], covered_seconds: 300, dropped: 0, numbers: {}, ...more })
@@ -57,5 +57,14 @@ it('says what was measured of the network to other hosts', () => {
   expect(facts).toEqual([['Sent by', 'a, each 100 ms'], ['Round trip p50', '1.00 ms'], ['Round trip p99', '1.00 ms'], ['Lost', '3 of 100 (3.00 %)'], ['Lost there, back', '2, 1'], ['One way to b, p50', '400 µs ± 10.0 µs']])
   expect(probeFacts(probe({ loss_ratio: undefined, interval_seconds: 1, above_minimum_there: delay(2e-3), above_minimum_back: delay(3e-6), route: '192.0.2.1 192.0.2.2', route_changes: 2 }))).toEqual([['Sent by', 'a, each 1.00 s'], ['Above the least to b, p99', '2.00 ms'], ['Above the least to a, p99', '3.00 µs'], ['Route to b', '192.0.2.1 → 192.0.2.2'], ['Route changes', '2']])
   expect(probeFacts(probe({ running: false, loss_ratio: undefined }))).toEqual([['Sent by', 'a, ended']])
+  const web = probe({ client: 'web', server: 'shop/db-0/db' })
+  const node = (name: string, more: Partial<Node> = {}): Node => ({ id: name, name, kind: 'container', ...more })
+  expect([probe({}), web].map((p) => probeTitle(row({ name: 'b' }), p))).toEqual(['Network to a', 'web → shop/db-0/db (a → b)'])
+  expect([probe({}), web].map(probeEnds)).toEqual(['a and b', 'web on a and shop/db-0/db on b'])
+  const db = node('db', { pod: 'db-0', namespace: 'shop' })
+  expect(probesBetween([probe({}), web], node('web'), db)).toEqual([probe({}), web])
+  expect(probesBetween([probe({}), web], node('job'), db)).toEqual([probe({})])
+  expect(probesBetween([probe({}), web], node('web'), node('db'))).toEqual([probe({})])
+  expect(probesBetween([web], node('a', { kind: 'host' }), db)).toEqual([web])
   expect(probeText(probe({ sent: 0, loss_ratio: undefined, answered: false }))).toEqual({ text: 'begins', bad: false })
 })

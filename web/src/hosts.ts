@@ -1,7 +1,7 @@
 import { routeText } from './events'
 import { bytes, digits, duration, floorPercent, format, span } from './format'
 import type { Asked } from './spark'
-import type { HostPart, HostRow, NumberInfo, Probe } from './types'
+import type { HostPart, HostRow, Node, NumberInfo, Probe } from './types'
 
 // What each host is used for, in bars and words.
 
@@ -89,6 +89,19 @@ export const probesOf = (h: HostRow, all: Probe[]): Probe[] =>
 
 /** The host at the other end. */
 export const otherEnd = (h: HostRow, p: Probe): string => (p.from === h.name ? p.to : p.from)
+
+/** What a fact of a host's network is called: to which host, or between which containers. */
+export const probeTitle = (h: HostRow, p: Probe): string => (p.client ? `${p.client} → ${p.server} (${p.from} → ${p.to})` : `Network to ${otherEnd(h, p)}`)
+
+/** The two ends of a measurement: hosts, or containers of them. */
+export const probeEnds = (p: Probe): string => (p.client ? `${p.client} on ${p.from} and ${p.server} on ${p.to}` : `${p.from} and ${p.to}`)
+
+/** What sessions call a container: its name, or namespace/pod/name of a pod's. */
+const sessionName = (n: Node): string => (n.pod ? `${n.namespace}/${n.pod}/${n.name}` : n.name)
+
+/** Of what was measured between the hosts of two ends, what is not between other containers. */
+export const probesBetween = (all: Probe[], client: Node, server: Node): Probe[] =>
+  all.filter((p) => !p.client || client.kind !== 'container' || server.kind !== 'container' || (p.client === sessionName(client) && p.server === sessionName(server)))
 
 /** What was measured, one by one; there is from the host that sends. What was not measured is left out. */
 export function probeFacts(p: Probe): [name: string, text: string][] {

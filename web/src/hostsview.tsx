@@ -4,7 +4,7 @@ import { useHosts } from './data'
 import { windowOf } from './explain'
 import { bytes, digits, duration, format, NONE } from './format'
 import { HOST_MEANING } from './numbers'
-import { agentOf, agentParts, barOf, heardOf, LINES, linesOf, memoryOf, otherEnd, partLine, probesOf, probeText, seenOf, SHOWN_PROBES, sizeOf, WHAT } from './hosts'
+import { agentOf, agentParts, barOf, heardOf, LINES, linesOf, memoryOf, partLine, probeEnds, probesOf, probeText, probeTitle, seenOf, SHOWN_PROBES, sizeOf, WHAT } from './hosts'
 import type { Lines } from './spark'
 import { LinesNote, Spark, useLines } from './sparkview'
 import { short, type Change, type State } from './state'
@@ -41,7 +41,7 @@ export function HostsView({ state, change, query, period }: Props) {
     if (key.startsWith('probe.')) {
       const p = probesOf(h, data.probes ?? [])[Number(key.slice(6))]
       const ways = p?.there && p.back ? ` One way ${duration(p.there.p50)}, back ${duration(p.back.p50)}, ± ${duration(p.clock_error_seconds)}.` : ''
-      return p && { title: `Network between ${p.from} and ${p.to}`, value: probeText(p).text, what: `Median of the round trips of ${p.sent} packets of STAMP, from interface to interface; p99 ${duration(p.round_trip?.p99)}. Jitter is by how much two of them in a row differ, on average.${ways}`, error: 'round trips 1.1 %; lost is what did not come back within a second', window }
+      return p && { title: `Network between ${probeEnds(p)}`, value: probeText(p).text, what: `Median of the round trips of ${p.sent} packets of STAMP, from interface to interface; p99 ${duration(p.round_trip?.p99)}. Jitter is by how much two of them in a row differ, on average.${ways}`, error: 'round trips 1.1 %; lost is what did not come back within a second', window }
     }
     const number = data.numbers.find((n) => `number.${n.key}` === key)
     if (number) return { title: `${number.title} · ${h.name}`, value: format(h.numbers[number.key], number.unit), what: HOST_MEANING[number.key], error: 'none: counted, not sampled', window }
@@ -135,7 +135,7 @@ function HostCard({ host: h, now, window, change, numbers, lines, probes, open, 
       </dl>
       {probes.length > 0 && (
         <dl class="host-facts" data-probes>
-          {probes.slice(0, SHOWN_PROBES).map((p, i) => fact(`probe.${i}`, `Network to ${otherEnd(h, p)}`, probeText(p).text, probeText(p).bad))}
+          {probes.slice(0, SHOWN_PROBES).map((p, i) => fact(`probe.${i}`, probeTitle(h, p), probeText(p).text, probeText(p).bad))}
           {probes.length > SHOWN_PROBES && <div><dt>and</dt><dd>{probes.length - SHOWN_PROBES} more: <code>outsight probe --server URL</code></dd></div>}
         </dl>
       )}

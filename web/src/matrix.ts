@@ -25,8 +25,11 @@ export function choicesOf(g: Graph): Choices {
 
 const grouped = (groups: [string, string[]][], of: NumberInfo[]): Choices => groups.map(([title, keys]) => ({ title, numbers: keys.flatMap((k) => of.filter((n) => n.key === k)) }))
 
-/** Those that a matrix can show: of two hosts also what is measured between them. */
-export const cellChoicesOf = (g: Graph, by: Grouping): Choices => [...choicesOf(g), ...(by === 'host' ? grouped(PROBE_GROUPS, g.numbers.probe) : [])]
+/** What is measured between two ends of a grouping: between hosts all the time, between containers on request. */
+const measuredOf = (by: Grouping): [string, string[]][] => PROBE_GROUPS.filter(([, keys]) => by === (keys[0]?.startsWith('capacity') ? 'container' : 'host'))
+
+/** Those that a matrix can show, with what is measured between its ends. */
+export const cellChoicesOf = (g: Graph, by: Grouping): Choices => [...choicesOf(g), ...grouped(measuredOf(by), g.numbers.probe).filter((group) => group.numbers.length > 0)]
 
 /** What is known of both ends of an edge together, by the keys of numbers. */
 export const endsOf = (e: Edge): Record<string, Seconds | undefined> => ({ network_seconds: e.network_seconds, ...e.split, ...e.network })

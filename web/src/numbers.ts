@@ -130,6 +130,7 @@ export const ENDS_GROUPS: [string, string[]][] = [
 /** The numbers of what is measured between two hosts by the headings of the page, in the order in which people ask for them. */
 export const PROBE_GROUPS: [string, string[]][] = [
   ['Measured between the hosts', ['probe_round_trip_p50', 'probe_round_trip_p99', 'probe_delay_there_p50', 'probe_delay_there_p99', 'probe_above_minimum_there_p99', 'probe_delay_back_p50', 'probe_delay_back_p99', 'probe_above_minimum_back_p99', 'probe_jitter', 'probe_loss_ratio', 'probe_lost_there', 'probe_lost_back']],
+  ['Capacity, measured on request', ['capacity_there', 'capacity_back', 'capacity_age']],
 ]
 
 /** What a number means, in plain words, where its title does not say it. */
@@ -245,6 +246,9 @@ export const ENDS_MEANING: Record<string, string> = {
   probe_loss_ratio: 'Share of measuring packets that were not answered within a second',
   probe_lost_there: 'Measuring packets that were lost on the way to the server’s host',
   probe_lost_back: 'Measuring packets that were lost on the way to the client’s host',
+  capacity_there: 'What the path to the server’s container carried when somebody last measured it, as by outsight probe --capacity',
+  capacity_back: 'What the path to the client’s container carried when somebody last measured it, as by outsight probe --capacity',
+  capacity_age: 'How long before the end of the window the capacity was measured; of two directions the older',
 }
 
 /** What a number means, in plain words, where its title does not say it. */

@@ -11,7 +11,7 @@ import { countedOf, factsOf, numberOf, pairing, seen, trouble, unsure } from './
 import { bytes, clock, counted, digits, duration, floorPercent, format, missing, NONE, span, unmatched } from './format'
 import { Period } from './header'
 import { Middle } from './middle'
-import { probeFacts } from './hosts'
+import { probeEnds, probeFacts, probesBetween } from './hosts'
 import { endsOf } from './matrix'
 import { ENDS_GROUPS, ENDS_MEANING, SIDE_MEANING, USAGE_GROUPS } from './numbers'
 import { hostsOf } from './spark'
@@ -139,7 +139,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
       {edge.split && <SplitView split={edge.split} of={of} numbers={graph.numbers.ends} match={match} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} />}
       <Between graph={graph} edge={edge} state={state} change={change} />
-      {client?.host && server?.host && client.host !== server.host && <HostsBetween from={client.host} to={server.host} range={range} />}
+      {client?.host && server?.host && client.host !== server.host && <HostsBetween client={client} server={server} range={range} />}
       {server && <Contention key={server.id} graph={graph} node={server} state={state} change={change} />}
       <Endpoints edge={edge} state={state} change={change} />
       <table class="sides" data-of={edge.id}>
@@ -184,8 +184,9 @@ function Between({ graph, edge, state, change }: { graph: Graph; edge: Edge; sta
   )
 }
 
-/** What agents measured of the network between the hosts of an edge. */
-function HostsBetween({ from, to, range }: { from: string; to: string; range: [number, number] }) {
+/** What agents measured of the network between the hosts of an edge, and between its two containers. */
+function HostsBetween({ client, server, range }: { client: Node; server: Node; range: [number, number] }) {
+  const [from, to] = [client.host!, server.host!]
   const { data, error } = useProbes(`/api/outsight/probes?${new URLSearchParams([['from', String(range[0])], ['to', String(range[1])], ['host', from], ['host', to]])}`)
   return (
     <section class="group" data-hosts-between>
@@ -193,10 +194,13 @@ function HostsBetween({ from, to, range }: { from: string; to: string; range: [n
       {error && <p class="inline-error" role="alert">{error}</p>}
       {!data && !error && <p class="muted small">Reading…</p>}
       {data?.probes.length === 0 && <p class="muted small">The network between them was not measured in this time.</p>}
-      {data?.probes.map((p) => (
-        <dl key={`${p.from} ${p.dscp}`} class="numbers" data-probe={p.from}>
-          {probeFacts(p).map(([name, text]) => <div key={name}><dt>{name}</dt><dd>{text}</dd></div>)}
-        </dl>
+      {data && probesBetween(data.probes, client, server).map((p) => (
+        <div key={`${p.from} ${p.dscp} ${p.client} ${p.server}`} data-probe={p.from} data-containers={p.client && `${p.client} ${p.server}`}>
+          {p.client && <h4>From container to container <span class="muted">· {probeEnds(p)}</span></h4>}
+          <dl class="numbers">
+            {probeFacts(p).map(([name, text]) => <div key={name}><dt>{name}</dt><dd>{text}</dd></div>)}
+          </dl>
+        </div>
       ))}
     </section>
   )

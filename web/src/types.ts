@@ -298,10 +298,13 @@ export interface Delay {
   p99: number
 }
 
-/** What was measured of the network between two hosts, by the one that sends. */
+/** What was measured of the network between two hosts, by the one that sends, or between two containers of theirs. */
 export interface Probe {
   from: string
   to: string
+  /** The containers on the two hosts, in whose own network namespaces packets are sent and reflected; none between hosts. */
+  client?: string
+  server?: string
   dscp: number
   running: boolean
   answered: boolean

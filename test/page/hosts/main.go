@@ -137,7 +137,7 @@ func (h *host) run(ctx context.Context, server string) error {
 			return err
 		}
 		measuring := make(chan error, 1)
-		go func() { measuring <- h.monitor.Run(ctx, h.newest.Load) }()
+		go func() { measuring <- h.monitor.Run(ctx, h.newest.Load, nil) }()
 		builder, ticks := frame.NewBuilder(h.begun), time.NewTicker(tick)
 		defer ticks.Stop()
 		for {
