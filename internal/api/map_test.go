@@ -163,6 +163,20 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
+// discarded is who asked: an answer is gone when it is written, as it is on a connection.
+type discarded struct {
+	header      http.Header
+	code, bytes int
+}
+
+func (w *discarded) Header() http.Header  { return w.header }
+func (w *discarded) WriteHeader(code int) { w.code = code }
+
+func (w *discarded) Write(p []byte) (int, error) {
+	w.bytes += len(p)
+	return len(p), nil
+}
+
 // benchmarkMap measures requests, from the log on the disk to the JSON.
 func benchmarkMap(b *testing.B, hosts int) {
 	dir, now := benchMap(b, hosts)
@@ -189,11 +203,11 @@ func benchmarkMap(b *testing.B, hosts int) {
 						h := New(Options{Log: log, Now: func() time.Time { return now }})
 						began := processorTime(b)
 						b.StartTimer()
-						w := httptest.NewRecorder()
+						w := &discarded{header: http.Header{}, code: http.StatusOK}
 						h.ServeHTTP(w, httptest.NewRequest("GET", "/api/outsight/"+of+"?from=now-"+window, nil))
 						took += processorTime(b) - began
-						if w.Code != http.StatusOK {
-							b.Fatal(w.Code, w.Body)
+						if w.code != http.StatusOK || w.bytes == 0 {
+							b.Fatal(w.code, w.bytes)
 						}
 					}
 					b.ReportMetric(float64(took)/1e6/float64(b.N), "cpu-ms/op")

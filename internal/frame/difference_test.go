@@ -146,3 +146,29 @@ func TestWindowsAreAsDecoded(t *testing.T) {
 		t.Errorf("%d rows gained something: too few to tell", gained)
 	}
 }
+
+// TestTooFewBuckets: a frame that says that it has fewer buckets than it has is added up all the same.
+func TestTooFewBuckets(t *testing.T) {
+	key, f := sampleFrames(10, 100, 1)
+	var memory Memory
+	defer memory.Release()
+	told := tell(t, &memory, []*Frame{key, f})
+	latency := Histogram(Edges, "latency")
+	says := &told[1].Tables[Edges].Histograms[latency].told[0].total
+	for _, total := range []int{*says, 0} {
+		*says = total
+		want, got := Since(Edges, nil, f), Since(Edges, nil, told[1])
+		got.AddUp()
+		if total == 0 && len(got.gains[latency].count) <= allBuckets {
+			t.Fatal("there was room from the begin on: the test has too few buckets")
+		}
+		for row := range want.After.IDs {
+			var a, b Durations
+			want.AddHistogram(&a, latency, row)
+			got.AddHistogram(&b, latency, row)
+			if a.Count == 0 || a.Count != b.Count || a.buckets != b.buckets {
+				t.Errorf("row %d, %d buckets: %d durations, want %d", row, total, b.Count, a.Count)
+			}
+		}
+	}
+}

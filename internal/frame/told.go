@@ -47,34 +47,62 @@ func (d *parser) keepHistograms(to, old *Histograms, part []byte, s *tableSectio
 
 // index finds the histograms of rows. It reports whether all of the section can be read.
 func (t *toldHistograms) index() bool {
-	r := &reader{b: t.bytes, at: 1}
-	t.total = r.count(MaxValues)
-	row := 0
-	for r.left() > 0 {
-		skip, n := r.count(len(t.at)), r.count(len(t.at))
-		if row += skip; r.failed || row+n > len(t.at) {
+	b, at := t.bytes, 1
+	total, at := numberAt(b, at)
+	t.total = int(min(total, MaxValues))
+	row, rows := uint64(0), uint64(len(t.at))
+	for at < len(b) {
+		var skip, n uint64
+		skip, at = numberAt(b, at)
+		n, at = numberAt(b, at)
+		if at > len(b) || skip > rows-row || n > rows-row-skip {
 			return false
 		}
-		for end := row + n; row < end; row++ {
-			t.at[row] = uint32(r.at)
-			head := r.uvarint()
-			r.skip(1 + int(head&1) + int(head>>1&1))
+		for row += skip; n > 0; n-- {
+			t.at[row] = uint32(at)
+			row++
+			var head uint64
+			head, at = numberAt(b, at)
+			at = skipNumbers(b, at, 1+int(head&1)+int(head>>1&1))
 			next := uint64(0)
 			for runs := head >> 2; runs > 0; runs-- {
-				skip, n := r.uvarint(), r.uvarint()
-				if next += skip + n; r.failed || skip > allBuckets || n > allBuckets || next > allBuckets {
+				skip, at = numberAt(b, at)
+				var count uint64
+				count, at = numberAt(b, at)
+				if next += skip + count; at > len(b) || skip > allBuckets || count > allBuckets || next > allBuckets {
 					return false
 				}
-				r.skip(int(n))
+				at = skipNumbers(b, at, int(count))
+			}
+			if at > len(b) {
+				return false
 			}
 		}
 	}
-	return !r.failed
+	return at == len(b)
 }
 
-// skip passes over n numbers.
-func (r *reader) skip(n int) {
-	b, at := r.b, r.at
+// numberAt reads a number. It answers where the next one begins: behind the end of b where there is none.
+func numberAt(b []byte, at int) (n uint64, next int) {
+	switch {
+	case at < len(b) && b[at] < 0x80:
+		return uint64(b[at]), at + 1
+	case at+1 < len(b) && b[at+1] < 0x80:
+		return uint64(b[at]&0x7f) | uint64(b[at+1])<<7, at + 2
+	}
+	return longAt(b, at)
+}
+
+func longAt(b []byte, at int) (n uint64, next int) {
+	r := reader{b: b, at: min(at, len(b))}
+	if n = r.long(); r.failed {
+		return 0, len(b) + 1
+	}
+	return n, r.at
+}
+
+// skipNumbers passes over n numbers. It answers as numberAt does.
+func skipNumbers(b []byte, at, n int) (next int) {
 	for n > 0 && len(b)-at >= 8 {
 		last := ^binary.LittleEndian.Uint64(b[at:]) & tops
 		if found := bits.OnesCount64(last); found < n {
@@ -84,17 +112,17 @@ func (r *reader) skip(n int) {
 		for ; n > 1; n-- {
 			last &= last - 1
 		}
-		r.at = at + bits.TrailingZeros64(last)/8 + 1
-		return
+		return at + bits.TrailingZeros64(last)/8 + 1
 	}
 	for ; n > 0 && at < len(b); at++ {
 		if b[at] < 0x80 {
 			n--
 		}
 	}
-	if r.at = at; n > 0 {
-		r.fail()
+	if n > 0 {
+		return len(b) + 1
 	}
+	return at
 }
 
 const allBuckets = maxBucket - minBucket + 1
@@ -111,58 +139,71 @@ type tally struct {
 func (t *tally) add(h *Histograms, row int, times uint64) {
 	for i := range h.told {
 		if at := h.told[i].at[row]; at > 0 {
-			t.read(h.told[i].bytes[at:], times)
+			t.read(h.told[i].bytes, int(at), times)
 		}
 	}
 }
 
-// read adds the histogram at the begin of b, of a section that was checked.
-func (t *tally) read(b []byte, times uint64) {
-	r := reader{b: b}
-	head := r.uvarint()
+// read adds the histogram at a place of a section that was checked.
+func (t *tally) read(b []byte, at int, times uint64) {
+	head, at := numberAt(b, at)
+	var n uint64
 	if head&1 != 0 {
-		t.zero += times * r.uvarint()
+		n, at = numberAt(b, at)
+		t.zero += times * n
 	}
 	if head&2 != 0 {
-		t.overflow += times * r.uvarint()
+		n, at = numberAt(b, at)
+		t.overflow += times * n
 	}
-	t.sumNS += times * r.uvarint()
+	n, at = numberAt(b, at)
+	t.sumNS += times * n
 	next := 0
 	for runs := head >> 2; runs > 0; runs-- {
-		first := next + int(r.uvarint())
-		next = first + int(r.uvarint())
+		var skip, count uint64
+		skip, at = numberAt(b, at)
+		count, at = numberAt(b, at)
+		first := next + int(skip)
+		next = first + int(count)
 		if t.end == 0 {
 			t.first = first
 		}
 		t.first, t.end = min(t.first, first), max(t.end, next)
-		r.at = addCounts(t.buckets[first:next], b, r.at, times)
+		at = addCounts(t.buckets[first:next], b, at, times)
 	}
 }
 
 // addCounts adds a number to each bucket so many times. It answers where what follows begins.
-func addCounts(buckets []uint64, b []byte, at int, times uint64) int {
+func addCounts(buckets []uint64, b []byte, at int, times uint64) (next int) {
 	for len(buckets) > 0 {
 		some := buckets[:min(8, len(buckets))]
 		buckets = buckets[len(some):]
 		if len(some) == 8 && len(b)-at >= 8 {
-			if w := binary.LittleEndian.Uint64(b[at:]); w&tops == 0 { // each is a number
+			if w := binary.LittleEndian.Uint64(b[at:]); w&tops == 0 { // each byte is a number
 				eight := (*[8]uint64)(some)
-				for i := range eight {
-					eight[i] += times * (w >> (8 * i) & 0x7f)
-				}
+				eight[0] += times * (w & 0x7f)
+				eight[1] += times * (w >> 8 & 0x7f)
+				eight[2] += times * (w >> 16 & 0x7f)
+				eight[3] += times * (w >> 24 & 0x7f)
+				eight[4] += times * (w >> 32 & 0x7f)
+				eight[5] += times * (w >> 40 & 0x7f)
+				eight[6] += times * (w >> 48 & 0x7f)
+				eight[7] += times * (w >> 56 & 0x7f)
 				at += 8
 				continue
 			}
 		}
 		for i := range some {
-			if at < len(b) && b[at] < 0x80 {
-				some[i] += times * uint64(b[at])
-				at++
-				continue
+			var n uint64
+			switch {
+			case at < len(b) && b[at] < 0x80:
+				n, at = uint64(b[at]), at+1
+			case at+1 < len(b) && b[at+1] < 0x80:
+				n, at = uint64(b[at]&0x7f)|uint64(b[at+1])<<7, at+2
+			default:
+				n, at = longAt(b, at)
 			}
-			r := reader{b: b, at: at}
-			some[i] += times * r.long()
-			at = r.at
+			some[i] += times * n
 		}
 	}
 	return at
@@ -212,27 +253,28 @@ func (d *Difference) AddUp() {
 	}
 }
 
-// add adds up a column with so many buckets in After.
+// add adds up a column with so many buckets in After, as its frame says.
 func (g *gains) add(d *Difference, column, total int, t *tally) {
-	g.rows = make([]rowGain, len(d.After.IDs))
-	g.bucket, g.count = d.memory.takeNumbers(total), d.memory.takeWords(total)
+	g.rows = d.memory.takeGains(len(d.After.IDs))
+	g.bucket, g.count = d.memory.takeNumbers(total+allBuckets), d.memory.takeWords(total+allBuckets)
 	at := 0
 	for row := range g.rows {
 		d.tally(t, column, row)
+		if room := at + t.end - t.first; room > len(g.bucket) { // the frame says too little
+			g.bucket = append(g.bucket, make([]uint32, room)...)
+			g.count = append(g.count, make([]uint64, room)...)
+		}
 		one := &g.rows[row]
 		*one = rowGain{sumNS: positive(t.sumNS), zero: positive(t.zero), overflow: positive(t.overflow), begin: uint32(at)}
 		for i := t.first; i < t.end; i++ {
 			n := positive(t.buckets[i])
 			t.buckets[i] = 0
-			if at < total {
-				g.bucket[at], g.count[at] = uint32(i), n
-				one.counted += n
-			}
+			g.bucket[at], g.count[at] = uint32(i), n
+			one.counted += n
 			if n > 0 {
 				at++
 			}
 		}
-		at = min(at, total) // the frame may say too little
 		one.end = uint32(at)
 		t.empty()
 	}

@@ -46,9 +46,18 @@ func (m *frameMap) makeEdges(g *Graph, shown []int32) {
 			sides = m.makeEdge(&edges[i], &m.relations[relation], rows.of(i), s, sides)
 		}
 	})
-	m.addEndpoints(g, at)
+	found := m.findEndpoints(at)
+	ofEdge := listsOf(len(g.Edges), func(f func(edge, at int32)) {
+		for i := range found {
+			f(found[i].edge, int32(i))
+		}
+	})
 	parallelFor(len(g.Edges), func(from, to int) {
 		for i := from; i < to; i++ {
+			served, _ := g.Edges[i].ends()
+			for _, k := range ofEdge.of(int32(i)) {
+				served.endpoints = served.endpoints.add([]endpointChange{found[k].endpointChange})
+			}
 			g.Edges[i].settleSides(m.covered)
 			g.Edges[i].Network = m.crossings.addTo(g.Edges[i].Network, shown[i:i+1])
 		}
@@ -124,14 +133,16 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, side
 	return sides
 }
 
-// addEndpoints adds what was asked for on edges, as their server counted it where it did. at is the index of an edge in
-// g by that of its relation, plus 1.
-func (m *frameMap) addEndpoints(g *Graph, at []int32) {
-	type found struct {
-		edge int32
-		endpointChange
-	}
-	all := make([][]found, len(m.parts))
+// foundEndpoint is what was asked for on an edge, by its index in the graph.
+type foundEndpoint struct {
+	edge int32
+	endpointChange
+}
+
+// findEndpoints finds what was asked for on edges, as their server counted it where it did. at is the index of an edge in
+// the graph by that of its relation, plus 1.
+func (m *frameMap) findEndpoints(at []int32) []foundEndpoint {
+	all := make([][]foundEndpoint, len(m.parts))
 	asked := make([][]int32, len(m.parts)) // the edge by the row of a part's edges, plus 1
 	for i := range m.rows {
 		r := &m.rows[i]
@@ -145,15 +156,10 @@ func (m *frameMap) addEndpoints(g *Graph, at []int32) {
 	}
 	parallelEach(len(m.parts), func(i int) {
 		if asked[i] != nil {
-			m.parts[i].endpoints(asked[i], func(edge int32, c endpointChange) { all[i] = append(all[i], found{edge - 1, c}) })
+			m.parts[i].endpoints(asked[i], func(edge int32, c endpointChange) { all[i] = append(all[i], foundEndpoint{edge - 1, c}) })
 		}
 	})
-	for _, some := range all {
-		for i := range some {
-			served, _ := g.Edges[some[i].edge].ends()
-			served.endpoints = served.endpoints.add([]endpointChange{some[i].endpointChange})
-		}
-	}
+	return slices.Concat(all...)
 }
 
 var (

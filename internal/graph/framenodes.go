@@ -46,17 +46,29 @@ func (m *frameMap) makeNodes() {
 func (m *frameMap) addContainers(leave func(index int32) bool) {
 	merged := map[string]*containerChange{}
 	var order []*Node
+	shown := func(i int) bool {
+		c := &m.containers[i]
+		return c.shown && !leave(int32(i)) && (!m.limited || m.isAsked(c))
+	}
+	own := make([]*Node, len(m.containers))
+	parallelFor(len(own), func(from, to int) {
+		for i := from; i < to; i++ {
+			c := &m.containers[i]
+			if c.group != nil || !shown(i) {
+				continue
+			}
+			own[i] = m.ownNode(c)
+			if c.known != 0 || c.live {
+				own[i].Usage, own[i].StartedSeconds = usage(&c.change), c.value(StartTime)
+			}
+		}
+	})
 	for i := range m.containers {
 		c := &m.containers[i]
-		if !c.shown || leave(int32(i)) || m.limited && !m.isAsked(c) {
-			continue
+		if own[i] != nil {
+			c.nodeIndex = m.addNode(own[i])
 		}
-		if c.group == nil {
-			n := m.ownNode(c)
-			if c.known != 0 || c.live {
-				n.Usage, n.StartedSeconds = usage(&c.change), c.value(StartTime)
-			}
-			c.nodeIndex = m.addNode(n)
+		if own[i] != nil || !shown(i) {
 			continue
 		}
 		sum := merged[c.group.ID]

@@ -114,6 +114,7 @@ func (s *Sessions) followRoute(ctx context.Context, r *running, interval time.Du
 	if err != nil {
 		return err
 	}
+	defer finder.Close()
 	ctx = conn.ctx
 	again := time.NewTicker(interval)
 	defer again.Stop()
