@@ -150,7 +150,12 @@ func (w *talking) hasOf(o *outsight, tenant string, requests float64) error {
 	case !there:
 		return fmt.Errorf("the map of %d edges has none between the two", len(m.Edges))
 	case edge.ClientSide == nil || edge.ServerSide == nil || !edge.Paired:
-		return fmt.Errorf("the edge has not both ends: %+v", edge)
+		metrics, err := w.agent.metrics()
+		var own []string
+		for _, s := range metrics.find("outsight_edge_transaction_duration_seconds_count", map[string]string{"service": w.service}) {
+			own = append(own, fmt.Sprintf("%s %s>%s %v", s.labels["side"], s.labels["client"], s.labels["server"], s.value))
+		}
+		return fmt.Errorf("the edge has not both ends: %+v; agent: %v %v", edge, own, err)
 	case edge.ClientSide.Transactions != requests || edge.ServerSide.Transactions != requests:
 		return fmt.Errorf("%v requests at the client's end and %v at the server's, want %v", edge.ClientSide.Transactions,
 			edge.ServerSide.Transactions, requests)
