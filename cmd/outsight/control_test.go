@@ -223,6 +223,16 @@ func serveProbes(t *testing.T, tokens string, more ...string) (stop func()) {
 	return func() { cancel(); serving.Wait() }
 }
 
+// probesOf is what outsight probe shows of a server.
+func probesOf(t *testing.T, server, tokens string, more ...string) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	if code := run(append([]string{"probe", "--server", server, "--token-file", tokens}, more...), &out, &errOut); code != 0 {
+		t.Fatalf("probe ends with %d: %s", code, errOut.String())
+	}
+	return out.String()
+}
+
 // TestMeasuredPair: two hosts that talk are measured, what was measured is in frames, on the server and in its answers,
 // and ends with the talk. A host with a wrong token is measured by nobody, and strangers are not answered.
 func TestMeasuredPair(t *testing.T) {
@@ -282,14 +292,7 @@ func TestMeasuredPair(t *testing.T) {
 	})
 
 	// What users see.
-	list := func(args ...string) (text string) {
-		var out, errOut bytes.Buffer
-		args = append([]string{"probe", "--server", page, "--token-file", tokens}, args...)
-		if code := run(args, &out, &errOut); code != 0 {
-			t.Fatalf("probe ends with %d: %s", code, errOut.String())
-		}
-		return out.String()
-	}
+	list := func(args ...string) string { return probesOf(t, page, tokens, args...) }
 	eventually(t, "a line of outsight probe", func() bool { return strings.Contains(list(), "a     b   each 100ms") })
 	t.Logf("%s", list())
 	var answer struct{ Probes []fleet.Probe }
@@ -491,14 +494,7 @@ func TestMeasuredContainers(t *testing.T) {
 		"outsight_container_probe_answered" + labels + " 1"} {
 		eventually(t, want, func() bool { return strings.Contains(a.metrics(t), want) })
 	}
-	list := func(args ...string) (text string) {
-		var out, errOut bytes.Buffer
-		args = append([]string{"probe", "--server", page, "--token-file", tokens}, args...)
-		if code := run(args, &out, &errOut); code != 0 {
-			t.Fatalf("probe ends with %d: %s", code, errOut.String())
-		}
-		return out.String()
-	}
+	list := func(args ...string) string { return probesOf(t, page, tokens, args...) }
 	eventually(t, "a line of outsight probe", func() bool { return strings.Contains(list(), "web on a  db on b  each 100ms") })
 	t.Logf("%s", list())
 	var answer struct{ Probes []fleet.Probe }

@@ -451,21 +451,27 @@ func reads(t *testing.T, servers []*outsight) (which int) {
 	return which
 }
 
-// TestPullStandbys: of three servers one reads the host and all have its frames. Where it is killed another one goes on,
-// and in none anything is missing or there twice; so again with the next one.
-func TestPullStandbys(t *testing.T) {
-	t.Parallel()
-	w := newTalking(t)
+// pullingTogether are servers that read the host in turns, on a NATS cluster of three nodes.
+func (w *talking) pullingTogether(t *testing.T, n int) (nats *natscluster.Cluster, servers []*outsight) {
+	t.Helper()
 	nats, err := natscluster.Start(3, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nats.Stop)
-	var servers []*outsight
-	for i := range 3 {
+	for i := range n {
 		servers = append(servers, w.pulling(t, "--nats", nats.URLs(), "--nats-stream", fmt.Sprint("STREAM", i), "--nats-replicas", "3",
 			"--queue-bytes", fmt.Sprint(16<<20)))
 	}
+	return nats, servers
+}
+
+// TestPullStandbys: of three servers one reads the host and all have its frames. Where it is killed another one goes on,
+// and in none anything is missing or there twice; so again with the next one.
+func TestPullStandbys(t *testing.T) {
+	t.Parallel()
+	w := newTalking(t)
+	_, servers := w.pullingTogether(t, 3)
 	all := func(requests float64) {
 		t.Helper()
 		eventually(t, func() (err error) {
@@ -612,16 +618,7 @@ func TestPullTenants(t *testing.T) {
 func TestPullWithoutANode(t *testing.T) {
 	t.Parallel()
 	w := newTalking(t)
-	nats, err := natscluster.Start(3, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nats.Stop)
-	var servers []*outsight
-	for i := range 2 {
-		servers = append(servers, w.pulling(t, "--nats", nats.URLs(), "--nats-stream", fmt.Sprint("NODES", i), "--nats-replicas", "3",
-			"--queue-bytes", fmt.Sprint(16<<20)))
-	}
+	nats, servers := w.pullingTogether(t, 2)
 	reads(t, servers)
 	for _, o := range servers {
 		w.hasRead(o)
