@@ -70,7 +70,8 @@ func (s *Server) Run(ctx context.Context) error {
 		running.Go(func() {
 			defer s.readers.Add(-1)
 			defer c.Close()
-			defer context.AfterFunc(ctx, func() { c.Close() })()
+			// Not Close: where it were called twice, this one would return before the other one is done.
+			defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })()
 			if err := s.hand(c); err != nil {
 				s.logger.Debug("a reader of regions did not take them", "error", err)
 				return
