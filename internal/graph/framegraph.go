@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"outsight/internal/frame"
 	"outsight/internal/model"
@@ -35,15 +36,10 @@ func (m *frameMap) makeEdges(g *Graph, shown []int32) {
 		s := sumsPool.Get().(*sums)
 		defer sumsPool.Put(s)
 		some := order[chunk*together : min((chunk+1)*together, len(order))]
-		count := 0
-		for _, relation := range some {
-			r := &m.relations[relation]
-			count += int(min(r.clients, 1) + min(r.servers, 1))
-		}
-		sides := make([]Side, 0, count)
+		room := m.edgeRoomFor(some)
 		for _, relation := range some {
 			i := at[relation] - 1
-			sides = m.makeEdge(&edges[i], &m.relations[relation], rows.of(i), s, sides)
+			m.makeEdge(&edges[i], &m.relations[relation], rows.of(i), s, room)
 		}
 	})
 	found := m.findEndpoints(at)
@@ -86,17 +82,71 @@ func (m *frameMap) sortNodes(g *Graph, shown []int32) {
 	})
 }
 
-func (m *frameMap) edgeID(r *mapRelation) string {
-	id := m.nodes[r.client].ID + ">" + m.nodes[r.server].ID
-	if r.transport != model.TCP {
-		id += "/" + r.transport.String()
-	}
-	return id
+// edgeRoom is memory for some edges, so that each of their parts need not be allocated by itself.
+type edgeRoom struct {
+	sides    []Side
+	services []string
+	ids      strings.Builder
+	buckets  []float64
 }
 
-// makeEdge makes the edge of rows; sides has room for those that it has.
-func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, sides []Side) []Side {
-	*e = Edge{ID: m.edgeID(r), Client: m.nodes[r.client].ID, Server: m.nodes[r.server].ID,
+// edgeRoomFor is the room for the edges of relations.
+func (m *frameMap) edgeRoomFor(relations []int32) *edgeRoom {
+	sides, ids := 0, 0
+	for _, relation := range relations {
+		r := &m.relations[relation]
+		sides += int(min(r.clients, 1) + min(r.servers, 1))
+		ids += m.edgeIDLength(r)
+	}
+	room := &edgeRoom{sides: make([]Side, 0, sides), services: make([]string, 0, len(relations))}
+	room.ids.Grow(ids)
+	return room
+}
+
+// edgeIDLength is how long the ID of a relation's edge is at most.
+func (m *frameMap) edgeIDLength(r *mapRelation) int {
+	return len(m.nodes[r.client].ID) + len(m.nodes[r.server].ID) + len(">/") + len(r.transport.String())
+}
+
+// id is that of the edge of a relation.
+func (room *edgeRoom) id(m *frameMap, r *mapRelation) string {
+	begin := room.ids.Len()
+	room.ids.Grow(m.edgeIDLength(r))
+	room.ids.WriteString(m.nodes[r.client].ID)
+	room.ids.WriteByte('>')
+	room.ids.WriteString(m.nodes[r.server].ID)
+	if r.transport != model.TCP {
+		room.ids.WriteByte('/')
+		room.ids.WriteString(r.transport.String())
+	}
+	return room.ids.String()[begin:]
+}
+
+// addService adds the first service of an edge.
+func (room *edgeRoom) addService(service string) []string {
+	room.services = append(room.services, service)
+	return room.services[len(room.services)-1 : len(room.services) : len(room.services)]
+}
+
+// durations are those of a histogram, in the room's memory where there is a room.
+func (room *edgeRoom) durations(h *frame.Durations) model.FloatHistogram {
+	if room == nil {
+		return floatDurations(h, nil)
+	}
+	const together = 4096
+	if len(room.buckets) < int(h.Last-h.First)+1 {
+		room.buckets = make([]float64, together)
+	}
+	f := floatDurations(h, room.buckets)
+	room.buckets = room.buckets[min(len(f.Buckets), len(room.buckets)):]
+	return f
+}
+
+func (m *frameMap) edgeID(r *mapRelation) string { return new(edgeRoom).id(m, r) }
+
+// makeEdge makes the edge of rows, in its room.
+func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, room *edgeRoom) {
+	*e = Edge{ID: room.id(m, r), Client: m.nodes[r.client].ID, Server: m.nodes[r.server].ID,
 		Transport: r.transport.String(), Paired: !r.unpaired, Services: []string{}, confidence: r.confidence,
 		settled: r.settled, across: r.across, Confidence: r.confidence.String()}
 	for _, server := range []bool{false, true} {
@@ -112,7 +162,11 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, side
 			s.add(p, row)
 			if service := p.After.Text(frame.Edges, frame.EdgeService, int(row.row)); service != "" &&
 				!slices.Contains(e.Services, service) {
-				e.Services = append(e.Services, service)
+				if len(e.Services) == 0 {
+					e.Services = room.addService(service)
+				} else {
+					e.Services = append(e.Services, service)
+				}
 			}
 			if via := p.After.Text(frame.Edges, frame.EdgeVia, int(row.row)); via != "" {
 				e.Via = via
@@ -121,8 +175,8 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, side
 		if !some {
 			continue
 		}
-		sides = append(sides, Side{})
-		side := s.side(&sides[len(sides)-1], m.covered)
+		room.sides = append(room.sides, Side{})
+		side := s.side(&room.sides[len(room.sides)-1], m.covered, room)
 		if server {
 			e.ServerSide = side
 		} else {
@@ -130,7 +184,6 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, side
 		}
 	}
 	slices.Sort(e.Services)
-	return sides
 }
 
 // foundEndpoint is what was asked for on an edge, by its index in the graph.

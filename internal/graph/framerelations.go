@@ -195,7 +195,7 @@ func (m *frameMap) sideWith(rows []int32, histograms int) *Side {
 	for _, i := range rows {
 		s.add(&m.parts[m.rows[i].part], &m.rows[i])
 	}
-	return s.side(&Side{}, m.covered)
+	return s.side(&Side{}, m.covered, nil)
 }
 
 // graph makes the graph of the edges with the most bytes.

@@ -84,8 +84,8 @@ func (s *sums) level(c *edgeColumn, v float64) {
 	s.levels.set(c.field, v)
 }
 
-// side makes into the side that was added up.
-func (s *sums) side(into *Side, seconds float64) *Side {
+// side makes into the side that was added up, with histograms in the room, if there is one.
+func (s *sums) side(into *Side, seconds float64, room *edgeRoom) *Side {
 	into.values = s.levels
 	for i := range edgeColumns {
 		c := &edgeColumns[i]
@@ -94,7 +94,7 @@ func (s *sums) side(into *Side, seconds float64) *Side {
 		}
 	}
 	into.Open, into.received = float64(s.open), float64(s.received)
-	into.latency = floatDurations(&s.histograms[0], nil)
+	into.latency = room.durations(&s.histograms[0])
 	into.finish(seconds, &sideTimes{firstByte: floatDurations(&s.histograms[1], s.rooms[0][:]),
 		rtt:      floatDurations(&s.histograms[2], s.rooms[1][:]),
 		duration: floatDurations(&s.histograms[3], s.rooms[2][:]),
