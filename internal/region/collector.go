@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -108,6 +107,8 @@ type knownEdge struct {
 	index, generation uint32
 	key               model.KernelEdgeKey
 }
+
+func (e knownEdge) at() uint32 { return e.index }
 
 type histogramKey struct {
 	region, index uint32
@@ -294,17 +295,9 @@ func (c *Collector) findEdges(ctx context.Context, thorough bool) error {
 	if err != nil || len(began) == 0 {
 		return err
 	}
-	by := make(map[uint32]knownEdge, len(c.edges)+len(began))
-	for _, e := range c.edges {
-		by[e.index] = e
-	}
-	for index, b := range began {
-		by[index] = knownEdge{index, t.parts.generationOf(b), t.keys.read(b)}
-	}
-	c.edges, c.wanted = nil, nil
-	for _, index := range slices.Sorted(maps.Keys(by)) {
-		c.edges = append(c.edges, by[index])
-	}
+	c.edges, c.wanted = withBegun(c.edges, began, func(index uint32, b []byte) knownEdge {
+		return knownEdge{index, t.parts.generationOf(b), t.keys.edge(b)}
+	}), nil
 	return nil
 }
 
@@ -326,7 +319,7 @@ func (c *Collector) numberedThatStayed(w *wantedRecords, thorough bool) (map[Ind
 		for i, same := range n.stayed(c, of) {
 			shape := &c.plan.endpoint
 			if index == IndexDisk {
-				if shape = &c.plan.disk; c.diskOf(of[i]).Syncs {
+				if shape = &c.plan.disk; n.table.isOfSyncs(of[i]) {
 					shape = &c.plan.syncs
 				}
 			}
@@ -348,14 +341,14 @@ func (c *Collector) addNumbered(w *wantedRecords, figures map[Index][]Figures) {
 	c.sample.HasDisks = figures[IndexDisk] != nil
 	for i, f := range figures[IndexDisk] {
 		if f != nil {
-			d := c.diskOf(w.disks.of[i])
+			d := c.disks.table.disk(w.disks.of[i])
 			d.Figures = f.known()
 			c.sample.Disks = append(c.sample.Disks, d)
 		}
 	}
 	for i, f := range figures[IndexEndpoint] {
 		if f != nil {
-			e := c.endpointOf(w.endpoints.of[i])
+			e := c.endpoints.table.endpoint(w.endpoints.of[i])
 			e.Figures = f.known()
 			e.countTimed()
 			c.sample.Endpoints = append(c.sample.Endpoints, e)
@@ -376,8 +369,8 @@ func (c *Collector) readWhole(ctx context.Context, r *Region) ([]byte, error) {
 }
 
 // readFigures reads all counters, and what they are of. same is false where the control region or the dictionary is not
-// the one any more by which that was known.
-// The error is errBegun where records have begun that are not known, and first is set.
+// the one any more by which that was known. The error is errBegun where records have begun that are not known, and first
+// is set.
 func (c *Collector) readFigures(ctx context.Context, thorough, first bool) (same bool, err error) {
 	w := c.wanted
 	reads := w.figures
@@ -458,7 +451,7 @@ func (c *Collector) edgesThatStayed() ([]*EdgeFigures, error) {
 		}
 		now := e
 		if now.generation = d.parts.generationOf(b); now.generation != e.generation || d.parts.generation == nil {
-			now.key = d.keys.read(b)
+			now.key = d.keys.edge(b)
 		}
 		left = append(left, now)
 		if now == e {
@@ -494,8 +487,8 @@ func (c *Collector) edgesThatStayed() ([]*EdgeFigures, error) {
 
 // add adds the figures of the records of a region to those of whom they are of. It answers the histograms that they are
 // sums of, if the reading is to have them.
-func (c *Collector) add(ctx context.Context, of *wantedRegion, groups, containers []Figures, edges []*EdgeFigures, numbered map[Index][]Figures, thorough bool,
-	histograms []wantedHistogram) ([]wantedHistogram, error) {
+func (c *Collector) add(ctx context.Context, of *wantedRegion, groups, containers []Figures, edges []*EdgeFigures,
+	numbered map[Index][]Figures, thorough bool, histograms []wantedHistogram) ([]wantedHistogram, error) {
 	for i, b := range of.of {
 		to, fields := Figures(nil), of.plan.fields
 		switch of.plan.region.Index {
@@ -519,7 +512,7 @@ func (c *Collector) add(ctx context.Context, of *wantedRegion, groups, container
 			if to = numbered[of.plan.region.Index][i]; to == nil {
 				continue
 			}
-			if of.plan.region.Index == IndexDisk && c.diskOf(b).Syncs {
+			if of.plan.region.Index == IndexDisk && c.disks.table.isOfSyncs(b) {
 				fields = of.plan.other
 			}
 		}

@@ -19,34 +19,16 @@ type DiskFigures struct {
 // syncDevice is a disk's key.device where its record is of synchronised files.
 const syncDevice = ^uint64(0)
 
-// diskOf is a record without its figures.
-func (c *Collector) diskOf(b []byte) DiskFigures {
-	t := c.disks.table
-	number := func(name string) uint64 {
-		if f := t.region.key(name); f != nil {
-			return f.number(b, 0)
-		}
-		return 0
-	}
-	d := DiskFigures{Number: t.parts.generation.number(b, 0), Group: model.CgroupID(number("owner")),
-		BlockGroup: number("key.group")}
-	n := number("key.device")
-	if d.Syncs = n == syncDevice; d.Syncs {
-		return d
-	}
-	d.Device = model.BlockDevice{Major: uint32(n >> 32), Minor: uint32(n)}
-	if f := t.region.key("name"); f != nil && f.Type == TypeText {
-		d.Device.Name = textOf(b[f.Offset : f.Offset+uint32(f.Count)])
+// isOfSyncs says of a disk's record that it is of synchronised files.
+func (t *table) isOfSyncs(b []byte) bool { return t.keys.number(b, "key.device") == syncDevice }
+
+// disk is a record without its figures.
+func (t *table) disk(b []byte) DiskFigures {
+	d := DiskFigures{Number: t.parts.generation.number(b, 0), Group: model.CgroupID(t.keys.number(b, "owner")),
+		BlockGroup: t.keys.number(b, "key.group"), Syncs: t.isOfSyncs(b)}
+	if !d.Syncs {
+		n := t.keys.number(b, "key.device")
+		d.Device = model.BlockDevice{Major: uint32(n >> 32), Minor: uint32(n), Name: textOf(t.keys.text(b, "name"))}
 	}
 	return d
-}
-
-// key is a field of a record's key by its name, nil where there is none.
-func (r *Region) key(name string) *Field {
-	for i := range r.Fields {
-		if f := &r.Fields[i]; f.Role == RoleKey && f.Name == name {
-			return f
-		}
-	}
-	return nil
 }

@@ -18,22 +18,12 @@ const (
 	AnsweredSeries = "outsight_endpoint_request_duration_seconds"
 )
 
-// endpointOf is a record without its figures.
-func (c *Collector) endpointOf(b []byte) EndpointFigures {
-	t := c.endpoints.table
-	number := func(name string) uint64 {
-		if f := t.region.key(name); f != nil {
-			return f.number(b, 0)
-		}
-		return 0
-	}
-	var name []byte
-	if f := t.region.key("key.name"); f != nil && f.Type == TypeText {
-		name = b[f.Offset : f.Offset+uint32(f.Count)]
-	}
+// endpoint is a record without its figures.
+func (t *table) endpoint(b []byte) EndpointFigures {
+	number := func(name string) uint64 { return t.keys.number(b, name) }
 	return EndpointFigures{Number: t.parts.generation.number(b, 0), Edge: uint32(number("key.edge")),
 		EdgeGeneration: uint32(number("edge_generation")),
-		Key:            model.EndpointKeyOf(uint8(number("key.protocol")), uint8(number("key.status")), name)}
+		Key:            model.EndpointKeyOf(uint8(number("key.protocol")), uint8(number("key.status")), t.keys.text(b, "key.name"))}
 }
 
 // countTimed adds the transactions that were timed to those that were not, which the kernel counts apart.

@@ -2,7 +2,6 @@ package region
 
 import (
 	"context"
-	"maps"
 	"slices"
 )
 
@@ -18,6 +17,8 @@ type numberedRecord struct {
 	index  uint32
 	number uint64
 }
+
+func (r numberedRecord) at() uint32 { return r.index }
 
 func newNumbered(c *Control, of Index) *numbered {
 	if t := tableOf(c, of); t != nil && t.parts.generation != nil {
@@ -46,18 +47,9 @@ func (n *numbered) find(ctx context.Context, c *Collector) error {
 	if err != nil || len(began) == 0 {
 		return err
 	}
-	by := make(map[uint32]uint64, len(n.known)+len(began))
-	for _, one := range n.known {
-		by[one.index] = one.number
-	}
-	for index, b := range began {
-		by[index] = n.table.parts.generation.number(b, 0)
-	}
-	n.known = nil
-	for _, index := range slices.Sorted(maps.Keys(by)) {
-		n.known = append(n.known, numberedRecord{index, by[index]})
-	}
-	c.wanted = nil
+	n.known, c.wanted = withBegun(n.known, began, func(index uint32, b []byte) numberedRecord {
+		return numberedRecord{index, n.table.parts.generation.number(b, 0)}
+	}), nil
 	return nil
 }
 
@@ -77,9 +69,4 @@ func (n *numbered) stayed(c *Collector, of [][]byte) []bool {
 		n.known, c.wanted = left, nil
 	}
 	return same
-}
-
-func sortedOnce(indexes []uint32) []uint32 {
-	slices.Sort(indexes)
-	return slices.Compact(indexes)
 }

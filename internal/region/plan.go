@@ -31,7 +31,7 @@ type directory struct {
 	region *Region
 	owner  *Field
 	parts  recordParts
-	keys   edgeKeys
+	keys   recordKeys
 }
 
 // recordPlan says where the fields of a region's records go.

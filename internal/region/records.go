@@ -188,8 +188,7 @@ func (c *Collector) readHistograms(ctx context.Context, wanted []wantedHistogram
 	}
 	read := map[uint32]records{}
 	for r, indexes := range changed {
-		slices.Sort(indexes)
-		got, err := recordsOf(r, slices.Compact(indexes))
+		got, err := recordsOf(r, sortedOnce(indexes))
 		if err == nil {
 			err = c.readAll(ctx, got.reads)
 		}

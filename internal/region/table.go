@@ -1,9 +1,11 @@
 package region
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // table is a directory whose records are followed from one reading to the next.
@@ -138,4 +140,24 @@ func (c *Collector) recordsThatBegan(ctx context.Context, t *table, thorough boo
 		}
 	}
 	return found, nil
+}
+
+// withBegun are the known records of a table and those that have begun, in order of their indexes; of is one that has.
+func withBegun[T interface{ at() uint32 }](known []T, began map[uint32][]byte, of func(index uint32, b []byte) T) []T {
+	all := make([]T, 0, len(known)+len(began))
+	for _, one := range known {
+		if _, anew := began[one.at()]; !anew {
+			all = append(all, one)
+		}
+	}
+	for index, b := range began {
+		all = append(all, of(index, b))
+	}
+	slices.SortFunc(all, func(x, y T) int { return cmp.Compare(x.at(), y.at()) })
+	return all
+}
+
+func sortedOnce(indexes []uint32) []uint32 {
+	slices.Sort(indexes)
+	return slices.Compact(indexes)
 }
