@@ -223,6 +223,22 @@ func serveProbes(t *testing.T, tokens string, more ...string) (stop func()) {
 	return func() { cancel(); serving.Wait() }
 }
 
+// keepTalking lets hosts go on to talk until quiet is called.
+func keepTalking(t *testing.T, talked *atomic.Uint64) (quiet func()) {
+	talking, stop := context.WithCancel(t.Context())
+	var chatter sync.WaitGroup
+	chatter.Go(func() {
+		for talking.Err() == nil {
+			talked.Add(1000)
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	return func() {
+		stop()
+		chatter.Wait()
+	}
+}
+
 // probesOf is what outsight probe shows of a server.
 func probesOf(t *testing.T, server, tokens string, more ...string) string {
 	t.Helper()
@@ -263,14 +279,7 @@ func TestMeasuredPair(t *testing.T) {
 		t.Errorf("%d sessions without any talk", n)
 	}
 
-	talking, quiet := context.WithCancel(t.Context())
-	var chatter sync.WaitGroup
-	chatter.Go(func() {
-		for talking.Err() == nil {
-			talked.Add(1000)
-			time.Sleep(100 * time.Millisecond)
-		}
-	})
+	quiet := keepTalking(t, talked)
 	eventually(t, "a session", func() bool { return len(a.sessions()) == 1 })
 	eventually(t, "ten round trips", func() bool {
 		s := a.sessions()
@@ -331,7 +340,6 @@ func TestMeasuredPair(t *testing.T) {
 	}
 
 	quiet()
-	chatter.Wait()
 	eventually(t, "the end of the session", func() bool { return len(a.sessions()) == 0 })
 	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "outsight_probe_answered") })
 	answered := b.monitor.Sample().Reflector.Answered
@@ -469,14 +477,7 @@ func TestMeasuredContainers(t *testing.T) {
 	b.run(agents, t, senders, token, log)
 	defer stop()
 	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
-	talking, quiet := context.WithCancel(t.Context())
-	var chatter sync.WaitGroup
-	chatter.Go(func() {
-		for talking.Err() == nil {
-			talked.Add(1000)
-			time.Sleep(100 * time.Millisecond)
-		}
-	})
+	quiet := keepTalking(t, talked)
 	eventually(t, "two sessions", func() bool { return len(a.sessions()) == 2 })
 	eventually(t, "ten round trips of containers", func() bool {
 		s := a.sessions()
@@ -506,7 +507,6 @@ func TestMeasuredContainers(t *testing.T) {
 		t.Errorf("of the address of db the server answers %+v", answer)
 	}
 	quiet()
-	chatter.Wait()
 	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
 	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "probe_answered") })
 	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "web on a  db on b  ended") })
@@ -569,16 +569,8 @@ func TestProbesOfAnotherServer(t *testing.T) {
 	b.run(agents, t, senders, token, log)
 	defer stop()
 	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
-	var chatter sync.WaitGroup
-	defer chatter.Wait()
-	talking, quiet := context.WithCancel(t.Context())
+	quiet := keepTalking(t, talked)
 	defer quiet()
-	chatter.Go(func() {
-		for talking.Err() == nil {
-			talked.Add(1000)
-			time.Sleep(100 * time.Millisecond)
-		}
-	})
 	answered := func() bool {
 		s := a.sessions()
 		return len(s) == 2 && s[0].Answered && s[1].Answered

@@ -98,7 +98,7 @@ func (m *frameMap) edgeRoomFor(relations []int32) *edgeRoom {
 		sides += int(min(r.clients, 1) + min(r.servers, 1))
 		ids += m.edgeIDLength(r)
 	}
-	room := &edgeRoom{sides: make([]Side, 0, sides), services: make([]string, 0, len(relations))}
+	room := &edgeRoom{sides: make([]Side, 0, sides), services: make([]string, len(relations))}
 	room.ids.Grow(ids)
 	return room
 }
@@ -122,10 +122,11 @@ func (room *edgeRoom) id(m *frameMap, r *mapRelation) string {
 	return room.ids.String()[begin:]
 }
 
-// addService adds the first service of an edge.
-func (room *edgeRoom) addService(service string) []string {
-	room.services = append(room.services, service)
-	return room.services[len(room.services)-1 : len(room.services) : len(room.services)]
+// takeServices is no service, with room for one: most edges have no more.
+func (room *edgeRoom) takeServices() []string {
+	none := room.services[:0:1]
+	room.services = room.services[1:]
+	return none
 }
 
 // durations are those of a histogram, in the room's memory where there is a room.
@@ -147,7 +148,7 @@ func (m *frameMap) edgeID(r *mapRelation) string { return new(edgeRoom).id(m, r)
 // makeEdge makes the edge of rows, in its room.
 func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, room *edgeRoom) {
 	*e = Edge{ID: room.id(m, r), Client: m.nodes[r.client].ID, Server: m.nodes[r.server].ID,
-		Transport: r.transport.String(), Paired: !r.unpaired, Services: []string{}, confidence: r.confidence,
+		Transport: r.transport.String(), Paired: !r.unpaired, Services: room.takeServices(), confidence: r.confidence,
 		settled: r.settled, across: r.across, Confidence: r.confidence.String()}
 	for _, server := range []bool{false, true} {
 		s.reset(len(edgeHistograms))
@@ -162,11 +163,7 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, room
 			s.add(p, row)
 			if service := p.After.Text(frame.Edges, frame.EdgeService, int(row.row)); service != "" &&
 				!slices.Contains(e.Services, service) {
-				if len(e.Services) == 0 {
-					e.Services = room.addService(service)
-				} else {
-					e.Services = append(e.Services, service)
-				}
+				e.Services = append(e.Services, service)
 			}
 			if via := p.After.Text(frame.Edges, frame.EdgeVia, int(row.row)); via != "" {
 				e.Via = via
