@@ -43,8 +43,8 @@ export function App() {
   const status = useStatus()
   const g = graph.data
   // A request of its own, once a minute and after the map's, which does not wait for the hour before it.
-  const past = useBaseline(graph.loading || !g ? '' : `${state.by} ${window}`, () => `/api/outsight/baseline?${window}${state.by === 'container' ? '' : `&by=${state.by}`}`, live ? 60_000 : 0).data
-  const baseline = past && g && isBefore(past, g) ? past : undefined
+  const past = useBaseline(graph.loading || !g ? '' : `${state.by} ${window}`, () => `/api/outsight/baseline?${window}${state.by === 'container' ? '' : `&by=${state.by}`}`, live ? 60_000 : 0)
+  const baseline = past.data && g && isBefore(past.data, g) ? past.data : undefined
   const node = nodeOf(g, state.node)
   const edge = edgeOf(g, state.edge)
   // Of a large map a node whose edges are all left out has all its numbers only where it is asked for.
@@ -113,7 +113,7 @@ export function App() {
           {grouped(state.view) && g && g.nodes.length > 0 && (
             <section class="map" aria-label={state.view === 'map' ? 'Service map' : title}>
               <ViewBar graph={g} state={state} change={change} query={query} />
-              {state.view === 'map' && <ServiceMap graph={g} baseline={baseline} state={state} change={change} />}
+              {state.view === 'map' && <ServiceMap graph={g} baseline={baseline} comparing={past.loading} state={state} change={change} />}
               {state.view === 'services' && <ServicesView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'matrix' && <MatrixView graph={g} state={state} change={change} query={query} period={every} />}
               {state.view === 'path' && <PathView graph={g} state={state} change={change} query={query} period={every} />}

@@ -24,7 +24,7 @@ const CHIPS = 24
 /** Fewer px of the pointer's way are a click. */
 const DRAG = 4
 
-export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; baseline?: Baseline; state: State; change: Change }) {
+export function ServiceMap({ graph, baseline, comparing, state, change }: { graph: Graph; baseline?: Baseline; comparing: boolean; state: State; change: Change }) {
   const frame = useRef<HTMLDivElement>(null)
   const width = useWidth(frame)
   const wide = SHAPES[width < 700 ? 'down' : width < 1100 ? 'tight' : 'right']
@@ -169,7 +169,7 @@ export function ServiceMap({ graph, baseline, state, change }: { graph: Graph; b
         {graph.omitted_edges > 0 && <p class="muted">{graph.omitted_edges} less busy edges are left out.</p>}
         {graph.unplaced && <p class="lack">{bytes(graph.unplaced.request_bytes + graph.unplaced.response_bytes)} of connections are in no edge: the table of edges was full.</p>}
         {shown && colours && graph.edges.length > 0 && <ColourLegend shown={shown} scale={colours} none={edges.some((e) => numberOf(e, shown) === undefined)} />}
-        {graph.edges.length > 0 && <Legend coloured={shown !== undefined} baseline={baseline} udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
+        {graph.edges.length > 0 && <Legend coloured={shown !== undefined} baseline={baseline} comparing={comparing} udp={graph.edges.some((e) => e.transport === 'udp')} unsure={graph.edges.some((e) => look(e, ...ends(e)).includes('unsure'))} />}
       </div>
     </>
   )
@@ -262,7 +262,7 @@ const linked = (e: Edge, a: Node, b: Node) => (e.client === a.id && e.server ===
 export const matches = (n: Node, q: string) =>
   n.name.toLowerCase().includes(q) || (n.image ?? '').toLowerCase().includes(q) || (n.pod ?? '').toLowerCase().includes(q) || n.id.startsWith(q)
 
-function Legend({ coloured, baseline, udp, unsure }: { coloured: boolean; baseline?: Baseline; udp: boolean; unsure: boolean }) {
+function Legend({ coloured, baseline, comparing, udp, unsure }: { coloured: boolean; baseline?: Baseline; comparing: boolean; udp: boolean; unsure: boolean }) {
   const pace = paceLegend(baseline)
   return (
     <p class="legend">
@@ -272,7 +272,7 @@ function Legend({ coloured, baseline, udp, unsure }: { coloured: boolean; baseli
           <span><i class="line warm" /> {pace.warm}</span>
           <span data-pace-legend><i class="line hot" /> {pace.hot}</span>
         </>
-      ) : <span data-pace-legend>no past hour to compare with: colours mean nothing</span>)}
+      ) : comparing ? <span>reading the past hour …</span> : <span data-pace-legend>no past hour to compare with: colours mean nothing</span>)}
       {udp && <span data-legend-udp><i class="line dashed" /> UDP: packets/s, or DNS queries/s</span>}
       {unsure && <span><i class="line light" /> lighter: seen from one end only, or the ends are not paired</span>}
     </p>
