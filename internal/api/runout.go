@@ -45,11 +45,25 @@ func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, t, leave, err := s.stretches(ctx, r, from, to, nil, 1)
+	points, err := pointsOf(r)
 	if err != nil {
 		return nil, err
 	}
+	return s.runOuts(ctx, from, to, points)
+}
+
+// runOuts is the answer for a window in so many stretches. The window begins with the first frame in it: where there
+// are few, the stretches are short rather than few.
+func (s *server) runOuts(ctx context.Context, from, to time.Time, points int) (answer runOutAnswer, err error) {
+	whole, t, leave, err := s.stretchesOf(ctx, points, from, to, nil, 1)
+	if err != nil {
+		return answer, err
+	}
 	defer leave()
+	if begin, ok := since(whole.window); ok && begin.After(from) {
+		from, whole.window.From = begin, begin
+		t.times, t.step = pointTimes(whole.window, points, rowsIn(whole.window), s.Now())
+	}
 	found := map[[3]string]*usedResource{}
 	err = s.eachStretch(ctx, &t, nil, func(i int, w *frame.Window) {
 		data := &windowData{window: w}
@@ -64,10 +78,10 @@ func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 		}
 	})
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	horizon := runOutAhead * to.Sub(from)
-	answer := runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]predict.Bounded, 0, len(found))}
+	answer = runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]predict.Bounded, 0, len(found))}
 	for _, b := range found {
 		if last := b.all[len(b.all)-1].At; to.Sub(last) > 2*t.step {
 			continue // it is gone

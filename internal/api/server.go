@@ -109,6 +109,12 @@ type server struct {
 
 // New is the handler of everything that Outsight serves.
 func New(options Options) http.Handler {
+	s := newServer(options)
+	return s.protect(s.routes())
+}
+
+// newServer has the defaults of the options that are not set.
+func newServer(options Options) *server {
 	s := &server{Options: options, pace: usualPace}
 	if s.Busy == nil {
 		s.Busy = NewSlots()
@@ -131,7 +137,7 @@ func New(options Options) http.Handler {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
-	return s.protect(s.routes())
+	return s
 }
 
 // routes are all routes, with the roles that they need.
