@@ -17,7 +17,7 @@ const (
 
 // ComputedMetrics are those of OfServer.
 var ComputedMetrics = []Metric{
-	{Name: RunOutTime, OTel: "outsight.runout.time", Unit: "s", Kind: Gauge, Entity: OfServer,
+	{Name: RunOutTime, OTel: "outsight.runout.timestamp", Unit: "s", Kind: Gauge, Entity: OfServer,
 		Labels: []string{ResourceLabel, BoundLabel},
 		Help: "Time at which a bounded resource will be used up if its use goes on as in the last day, since the Unix epoch: " +
 			"expected, and the earliest and the latest in nine of ten cases; none where that is not in sight. Computed by the " +
