@@ -130,3 +130,34 @@ func TestRunOutSeries(t *testing.T) {
 		t.Errorf("used up in %v s, want %v", left, want)
 	}
 }
+
+// What else runs out: threads, open files, and space of a filesystem that is told by its mount point.
+func TestRunOutKinds(t *testing.T) {
+	h, _, _ := filled(t, 120, func(second int, s *model.Snapshot) *model.Snapshot {
+		for i := range s.Containers {
+			if c := &s.Containers[i]; c.Container.Name == "cart" {
+				n := uint64(second)
+				c.Processes = &model.ProcessCounters{Threads: 100 + n, ThreadsLimit: 300, OpenFiles: 20 + 3*n, OpenFilesLimit: 1024}
+			}
+		}
+		s.Self.FileSystems = []model.FileSystem{{Mount: "/", UsedBytes: 5 << 30, SizeBytes: 9 << 30},
+			{Mount: "/data", UsedBytes: 1<<30 + uint64(second)<<20, SizeBytes: 1<<30 + 200<<20}}
+		return s
+	})
+	var a runOutAnswer
+	get200(t, h, "/api/outsight/runout", &a)
+	found := map[string]float64{} // in how many seconds after the window; 0 where it does not
+	for _, r := range a.Resources {
+		left := 0.0
+		if r.RunsOut != nil && r.RunsOut.At != nil {
+			left = r.RunsOut.At.Sub(a.To).Seconds()
+		}
+		found[string(r.Kind)+" "+r.Name] = left
+	}
+	for name, want := range map[string]float64{"threads cart": 80, "open files cart": (1024.0-20)/3 - 120, "filesystem /data": 80,
+		"filesystem /": 0} {
+		if got, ok := found[name]; !ok || math.Abs(got-want) > 2 {
+			t.Errorf("%s: used up in %v s, %v, want %v", name, got, ok, want)
+		}
+	}
+}

@@ -723,7 +723,7 @@ export interface WhatIfEntry {
 
 /** Something of which there is so much, and how its use goes on. */
 export interface BoundedResource {
-  kind: 'memory' | 'cpu'
+  kind: 'memory' | 'cpu' | 'threads' | 'open files' | 'filesystem'
   /** The container's; none for a host's. */
   node?: string
   name: string

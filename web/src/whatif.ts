@@ -102,6 +102,25 @@ export function runOutText(r: BoundedResource, now: number): { when: string; bet
   return { when: `in ${left(out.at)}`, between: out.latest ? `${left(out.earliest)} to ${left(out.latest)}` : `${left(out.earliest)} or later` }
 }
 
+/** An amount of a resource, in its unit. */
+export function amountText(r: BoundedResource, v: number): string {
+  switch (r.kind) {
+    case 'memory':
+    case 'filesystem':
+      return format(v, 'B')
+    case 'cpu':
+      return `${v.toFixed(2)} cores`
+    default:
+      return v.toFixed(0)
+  }
+}
+
+/** What is bounded, as the command line calls it. */
+export function boundedName(r: BoundedResource): string {
+  const kind = r.kind === 'cpu' ? 'CPU' : r.kind
+  return r.kind === 'filesystem' ? `filesystem ${r.name}` : `${kind} of ${r.node ? r.name : 'the host'}`
+}
+
 /** A length of time in its two largest units, as the command line has it. */
 export function spanAhead(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds))
@@ -112,7 +131,7 @@ export function spanAhead(seconds: number): string {
 
 /** How the use goes on, in words. */
 export function courseText(r: BoundedResource): string {
-  const amount = (v: number) => (r.kind === 'memory' ? format(v, 'B') : `${v.toFixed(2)} cores`)
+  const amount = (v: number) => amountText(r, v)
   const c = r.course
   if (!c) return ''
   const daily = c.daily ? `goes up and down by ${amount(c.daily)} each day` : ''
