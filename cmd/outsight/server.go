@@ -219,6 +219,9 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		defer names.Close()
 	}
 	options.Names = namesOf(names)
+	if cluster != nil {
+		options.HostLabels = cluster.HostLabels
+	}
 	if o.any() {
 		series := o.frameFlags.deriver(kept, cluster, o.logger)
 		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept,

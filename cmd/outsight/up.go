@@ -104,6 +104,7 @@ type up struct {
 	store        anyStore
 	frames       framelog.Log
 	names        *kubernetes.History
+	cluster      *kubernetes.Cluster // nil where there is none
 	// series are made of frames for PromQL, and computed of many of them; nil for none. report tells of the store's bounds.
 	series   *derive.Deriver
 	computed *derive.Follower
@@ -162,7 +163,7 @@ func openUp(o upOptions) (u *up, err error) {
 	}
 	if cluster != nil {
 		// Agent and server in one: it knows the whole cluster, and its own containers by it.
-		host.Kubernetes = cluster
+		host.Kubernetes, u.cluster = cluster, cluster
 	}
 	if u.frames, err = o.frameFlags.open(o.data, o.retention, o.logger); err != nil {
 		return u, err
@@ -198,6 +199,9 @@ func containerEdges(maxEdges, newEdges int) int {
 func (u *up) handler() http.Handler {
 	o := u.ofFrames()
 	o.PromQL = api.PromQL(u.options.promQL)
+	if u.cluster != nil {
+		o.HostLabels = u.cluster.HostLabels
+	}
 	o.Metrics, o.Flight = otlp.Handler(u.host.Frame, u.computed.Newest), u.host.Flight
 	o.Anomalies, o.Anomaly, o.AnomalyFiles = u.host.Anomalies, u.host.Anomaly, anomaliesIn(u.options.data).Directory
 	o.Ready = func() error {

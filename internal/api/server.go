@@ -67,6 +67,8 @@ type Options struct {
 	Tenant string
 	// HostsWith are the hosts of a tenant that have an address, or a container with it, now; nil where that is not known.
 	HostsWith func(tenant string, address netip.Addr) []string
+	// HostLabels are labels of hosts by their names, as Kubernetes' nodes have them now, for placements; nil for none.
+	HostLabels func() map[string]map[string]string
 	// Features are those of this process that no agent reports, for the status; nil for none.
 	Features func() []model.Feature
 	// Ready is why the server cannot answer yet, or nil.
