@@ -92,6 +92,9 @@ type Usage struct {
 	DiskReadBytes, DiskWriteBytes                  *float64
 	NetworkReceiveBytes, NetworkTransmitBytes      *float64
 	RunQueueP50, RunQueueP99                       *Seconds
+
+	// runQueue is how many threads wait for a CPU, on average; 0 where it is not known.
+	runQueue float64
 }
 
 // usageNumber is a number of Usage and the fields that it is made of.
@@ -117,6 +120,9 @@ func usage(c *change) *Usage {
 			u.numbers[i] = v
 			u.known |= 1 << i
 		}
+	}
+	if h := c.durations.of(RunQueue); h != nil && c.seconds > 0 {
+		u.runQueue = h.Sum / c.seconds
 	}
 	u.point()
 	return u

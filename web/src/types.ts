@@ -757,6 +757,8 @@ export interface WhatIf {
   limit?: Interval
   limited_by?: string
   resources: WhatIfResource[]
+  /** What may be used up before the limit, which then cannot be told. */
+  doubts: { node: string; text: string }[]
   entries: WhatIfEntry[]
   hosts: string[]
   power: HostPower[]

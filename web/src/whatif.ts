@@ -67,7 +67,7 @@ export function verdictOf(a: WhatIf): WhatIfVerdict {
   const far = a.limit.value > 1.05 * a.greatest_rate ? `, ${(a.limit.value / a.greatest_rate).toFixed(1)} times the greatest rate that there was` : ''
   const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
   if (a.limit.value < a.rate) return { kind: 'worse', before: '', name: first.name, after: ` is used up ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
-  const sure = a.limit.low >= a.rate
+  const sure = a.limit.low >= a.rate && a.doubts.length === 0
   return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name: first.name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.` }
 }
 

@@ -38,7 +38,7 @@ export function WhatIfView({ state, change, window }: Props) {
           {data.resources.length > 0 && <Resources a={data} state={state} change={change} />}
           {data.entries.length > 0 && <Entries a={data} />}
           {data.stretches > 0 && <Power a={data} />}
-          {data.stretches > 0 && <p class="muted small pad" data-learnt>Learnt from {data.stretches} stretches of {span(data.step_seconds)}, at rates from {format(data.least_rate, '/s')} to {format(data.greatest_rate, '/s')}. In nine of ten cases the truth is within the bounds, if all goes on as it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before.</p>}
+          {data.stretches > 0 && <p class="muted small pad" data-learnt>Learnt from {data.stretches} stretches of {span(data.step_seconds)}, at rates from {format(data.least_rate, '/s')} to {format(data.greatest_rate, '/s')}. In nine of ten cases the truth is within the bounds, if all goes on as it did. CPU time and numbers of connections are known; of a lock or a disk, what waits for it at most.</p>}
         </>
       )}
       <RunOuts state={state} change={change} window={window} />
@@ -166,6 +166,7 @@ function Verdict({ a, state, change }: { a: WhatIf; state: State; change: Change
     <div class={`verdict ${v.kind === 'good' ? '' : v.kind}`} data-verdict={v.kind}>
       <h2>{v.before}<strong>{v.name}</strong>{v.after}</h2>
       <p>{v.note}{v.kind === 'unsure' && longer.length > 0 && <> {longer.map(([name, seconds]) => <button key={name} class="link more-time" onClick={() => change({ window: seconds })}>last {name}</button>)}</>}</p>
+      {a.doubts.length > 0 && <><p>The limit cannot be told, since this may be used up before:</p><ul data-doubts>{a.doubts.map((d) => <li key={d.text}>{d.text}</li>)}</ul></>}
     </div>
   )
 }
