@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"outsight/internal/api"
 	"outsight/internal/derive"
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
@@ -25,6 +26,7 @@ import (
 	"outsight/internal/ingest"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
+	"outsight/internal/otlp"
 )
 
 // frameFlags say how frames are kept, and which series for PromQL are made of them.
@@ -191,6 +193,16 @@ func (f *frameFlags) deriver(kept anyStore, cluster *kubernetes.Cluster, log *sl
 	return derive.New(kept, o)
 }
 
+// follower computes what runs out, and stores it; nil where there are no series. options are those of the API, whose
+// slots it shares.
+func (f *frameFlags) follower(kept anyStore, series *derive.Deriver, options api.Options, log *slog.Logger) *derive.Follower {
+	if series == nil {
+		return nil
+	}
+	return derive.NewFollower(api.RunOutSeries(options), kept, derive.FollowOptions{Name: "what runs out",
+		Tenants: series.Tenants, Logger: log})
+}
+
 // writeParquet writes the hours of a log that are over as Parquet files until ctx ends, those of each tenant to a
 // directory of its own.
 func (f *frameFlags) writeParquet(ctx context.Context, frames framelog.Log, tenants []string, log *slog.Logger) error {
@@ -293,8 +305,9 @@ func (f *frameFlags) ingest(frames framelog.Log, series *derive.Deriver) *ingest
 	return to
 }
 
-// withFrameMetrics adds the metrics of a log of frames, and of the series that are made of it.
-func withFrameMetrics(metrics http.Handler, frames framelog.Log, series *derive.Deriver) http.Handler {
+// withFrameMetrics adds the metrics of a log of frames, of the series that are made of it, and those that are computed.
+func withFrameMetrics(metrics http.Handler, frames framelog.Log, series *derive.Deriver,
+	computed *derive.Follower) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		metrics.ServeHTTP(w, r)
 		family := func(name, kind, help string, value any) {
@@ -312,5 +325,6 @@ func withFrameMetrics(metrics http.Handler, frames framelog.Log, series *derive.
 		family("outsight_derived_series_total", "counter", "Samples that were made of them", d.Series)
 		family("outsight_underived_frames_total", "counter",
 			"Frames that did not become series since too many waited, or the store did not take them", d.Dropped)
+		_ = otlp.WriteComputed(w, computed.Newest()) // who asked has gone
 	})
 }

@@ -41,7 +41,10 @@ func (f *secureFlags) open(log *slog.Logger, addresses ...string) (access.Access
 
 // serveFrom is everything that is served over HTTP from a store; each tenant has a handler of its own.
 func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.Options) http.Handler {
-	options.Busy, options.Hold, options.TenantQueries = api.NewSlots(), kept.Hold, kept.TenantQueries
+	options.Hold, options.TenantQueries = kept.Hold, kept.TenantQueries
+	if options.Busy == nil {
+		options.Busy = api.NewSlots()
+	}
 	options.Hosts = a.Hosts
 	of := func(tenant string) http.Handler {
 		o, view := options, store.ForTenant(kept, tenant)

@@ -26,11 +26,11 @@ func newRunOut() *cobra.Command {
 	remote := remoteFlags{outputs: []string{"text", "json"}}
 	c := &cobra.Command{
 		Use:   "runout",
-		Short: "When memory and CPU time will be used up, if they go on as they do",
-		Long: `Show of each container with a memory limit or a CPU quota, and of each host, whether its use grows, and when it is
-used up if it goes on so: with the bounds between which that is in nine of ten cases. Growth is told from a pattern that
-comes again each day in windows of two days and more, and from what filled up and stays. Looks as far ahead as back,
-twice. Asks a server or outsight up.`,
+		Short: "When memory, CPU time, threads, open files and disks will be used up, if they go on as they do",
+		Long: `Show of each container with a limit of memory, CPU time, threads or open files, and of the memory, the CPUs and the
+filesystems of each host, whether its use grows, and when it is used up if it goes on so: with the bounds between which
+that is in nine of ten cases. Growth is told from a pattern that comes again each day in windows of two days and more,
+and from what filled up and stays. Looks as far ahead as back, twice. Asks a server or outsight up.`,
 		Example: `  outsight runout
   outsight runout --from now-7d --points 168
   outsight runout --server https://outsight.example:8470 --output json | jq '.resources[0]'`,
@@ -62,7 +62,10 @@ func (a *runOutAnswer) write(out io.Writer) error {
 	for i := range a.Resources {
 		r := &a.Resources[i]
 		name := string(r.Kind) + " of " + r.Name
-		if r.Node == "" {
+		switch {
+		case r.Kind == predict.FileSystem:
+			name = string(r.Kind) + " " + r.Name
+		case r.Node == "":
 			name = string(r.Kind) + " of the host"
 		}
 		if r.Course == nil {
@@ -94,8 +97,11 @@ func (a *runOutAnswer) write(out io.Writer) error {
 
 // amountText is an amount of a resource of this kind.
 func amountText(kind predict.BoundedKind, v float64) string {
-	if kind == predict.Memory {
+	switch kind {
+	case predict.Memory, predict.FileSystem:
 		return bytesText(v)
+	case predict.Threads, predict.OpenFiles:
+		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.2f cores", v)
 }

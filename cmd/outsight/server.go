@@ -189,7 +189,7 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		location = "remote store " + o.storeFlags.location()
 	}
 	options := api.Options{Log: frames, PromQL: api.PromQL(o.promQL), Sources: []string{location}, Version: version(),
-		Logger: o.logger, Features: func() []model.Feature { return storeFeatures(kept) }}
+		Logger: o.logger, Busy: api.NewSlots(), Features: func() []model.Feature { return storeFeatures(kept) }}
 	group, ctx := errgroup.WithContext(ctx)
 	futureIsWrong := make(chan struct{}, 1)
 	group.Go(func() error {
@@ -219,6 +219,9 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		defer names.Close()
 	}
 	options.Names = namesOf(names)
+	if cluster != nil {
+		options.HostLabels = cluster.HostLabels
+	}
 	if o.any() {
 		series := o.frameFlags.deriver(kept, cluster, o.logger)
 		if in, err = openReceiver(ctx, o.receiveFlags, door, &listeners, o.data, o.maxSeries, o.labelBytes, kept,
@@ -238,7 +241,12 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if series != nil {
 			group.Go(func() error { series.Run(ctx); return nil })
 		}
-		options.Metrics, options.Ready = withTenantQueries(withFrameMetrics(in.metrics(), frames, series), kept), in.ready
+		computed := o.frameFlags.follower(kept, series, options, o.logger)
+		if computed != nil {
+			group.Go(func() error { computed.Run(ctx); return nil })
+		}
+		metrics := withFrameMetrics(in.metrics(), frames, series, computed)
+		options.Metrics, options.Ready = withTenantQueries(metrics, kept), in.ready
 		options.Features = func() []model.Feature {
 			features := append(storeFeatures(kept), in.ingest.Features()...)
 			if in.pull != nil {

@@ -104,9 +104,13 @@ type up struct {
 	store        anyStore
 	frames       framelog.Log
 	names        *kubernetes.History
-	// series are made of frames for PromQL; nil for none. report tells of the store's bounds.
-	series    *derive.Deriver
-	report    *storeReport
+	cluster      *kubernetes.Cluster // nil where there is none
+	// series are made of frames for PromQL, and computed of many of them; nil for none. report tells of the store's bounds.
+	series   *derive.Deriver
+	computed *derive.Follower
+	report   *storeReport
+	// slots are for what is computed of frames.
+	slots     *store.Scheduler
 	host      *agent.Host
 	answers   agent.Answers
 	listeners access.Listeners
@@ -114,7 +118,7 @@ type up struct {
 
 // openUp builds the parts: what is quick to fail and easy to understand first.
 func openUp(o upOptions) (u *up, err error) {
-	u = &up{options: o}
+	u = &up{options: o, slots: api.NewSlots()}
 	defer func() {
 		if err != nil {
 			u.close(o.logger)
@@ -159,7 +163,7 @@ func openUp(o upOptions) (u *up, err error) {
 	}
 	if cluster != nil {
 		// Agent and server in one: it knows the whole cluster, and its own containers by it.
-		host.Kubernetes = cluster
+		host.Kubernetes, u.cluster = cluster, cluster
 	}
 	if u.frames, err = o.frameFlags.open(o.data, o.retention, o.logger); err != nil {
 		return u, err
@@ -168,6 +172,7 @@ func openUp(o upOptions) (u *up, err error) {
 		return u, err
 	}
 	u.series, u.report = o.frameFlags.deriver(u.store, cluster, o.logger), newStoreReport(u.store)
+	u.computed = o.frameFlags.follower(u.store, u.series, u.ofFrames(), o.logger)
 	sink := newFrameSink(u.frames, u.series)
 	host.Sinks, host.Reporters = map[string]agent.Sink{"frames": sink}, []agent.Reporter{sink, u.report, &u.listeners}
 	host.Answers = &u.answers
@@ -192,27 +197,26 @@ func containerEdges(maxEdges, newEdges int) int {
 
 // handler is everything that is served over HTTP.
 func (u *up) handler() http.Handler {
-	return serveFrom(u.store, u.access, headerOff, api.Options{
-		Log:     u.frames,
-		Names:   namesOf(u.names),
-		PromQL:  api.PromQL(u.options.promQL),
-		Metrics: otlp.Handler(u.host.Frame),
-		Flight:  u.host.Flight,
+	o := u.ofFrames()
+	o.PromQL = api.PromQL(u.options.promQL)
+	if u.cluster != nil {
+		o.HostLabels = u.cluster.HostLabels
+	}
+	o.Metrics, o.Flight = otlp.Handler(u.host.Frame, u.computed.Newest), u.host.Flight
+	o.Anomalies, o.Anomaly, o.AnomalyFiles = u.host.Anomalies, u.host.Anomaly, anomaliesIn(u.options.data).Directory
+	o.Ready = func() error {
+		if u.host.Frame() == nil {
+			return errors.New("no counters have been read yet")
+		}
+		return roomOf(u.store)()
+	}
+	o.Sources, o.Version = []string{"agent in this process"}, version()
+	return serveFrom(u.store, u.access, headerOff, o)
+}
 
-		Anomalies:    u.host.Anomalies,
-		Anomaly:      u.host.Anomaly,
-		AnomalyFiles: anomaliesIn(u.options.data).Directory,
-
-		Ready: func() error {
-			if u.host.Frame() == nil {
-				return errors.New("no counters have been read yet")
-			}
-			return roomOf(u.store)()
-		},
-		Sources: []string{"agent in this process"},
-		Version: version(),
-		Logger:  u.options.logger,
-	})
+// ofFrames are the options that are about frames.
+func (u *up) ofFrames() api.Options {
+	return api.Options{Log: u.frames, Names: namesOf(u.names), Busy: u.slots, Logger: u.options.logger}
 }
 
 // describe writes where the page is and what is watched.
@@ -233,6 +237,9 @@ func (u *up) run(ctx context.Context) error {
 	group.Go(func() error { return u.host.Run(ctx) })
 	if u.series != nil {
 		group.Go(func() error { u.series.Run(ctx); return nil })
+	}
+	if u.computed != nil {
+		group.Go(func() error { u.computed.Run(ctx); return nil })
 	}
 	group.Go(func() error { u.report.run(ctx); return nil })
 	group.Go(func() error { return u.options.writeParquet(ctx, u.frames, nil, u.options.logger) })

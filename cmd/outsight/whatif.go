@@ -37,8 +37,9 @@ func newWhatif() *cobra.Command {
 CPU quota, and which is used up first. What each takes without requests and for each of them is learnt from the past, at
 the rates that there were; each number has the bounds between which the truth is in nine of ten cases, if all goes on as
 it did. How long requests would take at the entries follows from queues at what is used: of two models the one that was
-nearer on the window's own past is shown, with how far off it was. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before. Asks a server or
-outsight up.`,
+nearer on the window's own past is shown, with how far off it was. Where a container waits much for what is not seen (a
+lock, a disk), or always has the same number of connections to another, it is said that the limit may be there, and not
+told. Asks a server or outsight up.`,
 		Example: `  outsight whatif --load 2x
   outsight whatif --load 400/s --from now-6h
   outsight whatif --load 3x --replicas shop-cart:3 --quota shop-payment:2
@@ -213,7 +214,7 @@ func secondsText(v float64) string {
 // verdict says what is used up first.
 func (a *whatifAnswer) verdict(rate func(float64) string) string {
 	if a.Limit == nil {
-		return "Which of them is used up first is not known."
+		return "Which of them is used up first is not known." + a.doubts()
 	}
 	name := a.LimitedBy
 	for i := range a.Resources {
@@ -225,7 +226,22 @@ func (a *whatifAnswer) verdict(rate func(float64) string) string {
 	if times := a.Limit.Value / a.GreatestRate; times > 1 {
 		text += fmt.Sprintf(", %.1f times the greatest rate that there was", times)
 	}
-	return text + ". CPU time alone is known."
+	if len(a.Doubts) > 0 {
+		return text + ", as far as CPU time goes." + a.doubts()
+	}
+	return text + ". CPU time and connections alone are known."
+}
+
+// doubts are what may be used up before.
+func (a *whatifAnswer) doubts() string {
+	if len(a.Doubts) == 0 {
+		return ""
+	}
+	text := "\nThe limit cannot be told, since this may be used up before:"
+	for _, d := range a.Doubts {
+		text += "\n  " + d.Text
+	}
+	return text
 }
 
 func share(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }

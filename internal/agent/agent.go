@@ -209,12 +209,14 @@ type Agent struct {
 	options    Options
 	capacities capacities
 	resolver   *network.Resolver
-	groups     *groups
-	contention *contention
-	victims    *victims
-	processes  *processWork
-	sinks      []*queue
-	failures   *failures
+	// fileSystems are those of the host.
+	fileSystems fileSystems
+	groups      *groups
+	contention  *contention
+	victims     *victims
+	processes   *processWork
+	sinks       []*queue
+	failures    *failures
 	// last is when the kernel was read for the newest frame. containersChanged: a control group of a container has begun
 	// or ended since.
 	last              time.Time
@@ -263,20 +265,21 @@ func New(sources Sources, o Options) *Agent {
 	}
 	a := &Agent{
 		sources: sources, options: o,
-		resolver:   network.New(o.Network),
-		groups:     newGroups(),
-		contention: newContention(),
-		victims:    newVictims(),
-		processes:  newProcessWork(),
-		failures:   newFailures(o.Logger),
-		listeners:  newListeners(),
-		over:       overQuotas{sums: make(map[string]uint64)},
-		network:    hostNetwork{procRoot: o.ProcRoot},
-		disks:      disks.New(),
-		forwards:   forwards{of: make(map[uint32]*forward)},
-		proxies:    proxies{of: make(map[string]*proxySums)},
-		drops:      newPacketDrops(),
-		builder:    frame.NewBuilder(o.Epoch),
+		resolver:    network.New(o.Network),
+		groups:      newGroups(),
+		contention:  newContention(),
+		victims:     newVictims(),
+		processes:   newProcessWork(),
+		failures:    newFailures(o.Logger),
+		listeners:   newListeners(),
+		over:        overQuotas{sums: make(map[string]uint64)},
+		network:     hostNetwork{procRoot: o.ProcRoot},
+		fileSystems: fileSystems{procRoot: o.ProcRoot},
+		disks:       disks.New(),
+		forwards:    forwards{of: make(map[uint32]*forward)},
+		proxies:     proxies{of: make(map[string]*proxySums)},
+		drops:       newPacketDrops(),
+		builder:     frame.NewBuilder(o.Epoch),
 	}
 	for name, sink := range o.Sinks {
 		a.sinks = append(a.sinks, newQueue(name, sink.Consume, &a.spent, o.Logger))

@@ -195,7 +195,8 @@ func (a *Agent) readContainers(containers []*model.Container, counted bool) []mo
 			s.Files = a.groups.files(c.ID)
 			if u.Threads != nil {
 				s.Processes.Threads = *u.Threads
-				s.Processes.BusyThreads = u.BusyThreads
+				s.Processes.BusyThreads, s.Processes.ThreadsLimit = u.BusyThreads, u.ThreadsLimit
+				s.Processes.OpenFiles, s.Processes.OpenFilesLimit = u.OpenFiles, u.OpenFilesLimit
 			}
 		}
 		if counted && a.sources.CountsReclaim {

@@ -24,6 +24,9 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	a.failures.note("CPU time taken by the hypervisor", err)
 	s.AvailableBytes, err = readAvailable(a.options.ProcRoot)
 	a.failures.note("memory available", err)
+	s.FileSystems, err = a.fileSystems.read()
+	a.failures.note("space of filesystems", err)
+	s.Drops = append(s.Drops, a.fileSystems.drop())
 	if a.sources.Programs != nil {
 		s.Programs = a.sources.Programs.ProgramCosts()
 		s.Drops = append(s.Drops, missedEvents(s.Programs))

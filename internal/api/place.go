@@ -85,6 +85,9 @@ func (s *server) place(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	p := place.FromFrames(data.window, g, data.hosts(), peaks)
+	if s.HostLabels != nil {
+		p.KnowLabels(s.HostLabels())
+	}
 	if err := p.Apply(asked.rules); err != nil {
 		return nil, badRequest("%w", err)
 	}

@@ -154,6 +154,54 @@ func TestPlaceKeepsVolumes(t *testing.T) {
 	}
 }
 
+// TestPlaceByNodeLabels: labels that Kubernetes' nodes have are those of hosts, beside what agents tell and what a user does.
+func TestPlaceByNodeLabels(t *testing.T) {
+	end := begin.Add(time.Minute)
+	k, c := openKept(t, func() time.Time { return end }), newCluster(begin)
+	c.at["db"].Placement = model.LabelText([]model.Label{{Name: model.PlaceRequire, Value: "disk=ssd"}})
+	c.at["web"].Placement = model.LabelText([]model.Label{{Name: model.PlaceStay, Value: "stays by its label"}})
+	for second := range 61 {
+		for _, s := range c.snapshots(second) {
+			if err := k.send(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := k.flush(); err != nil {
+		t.Fatal(err)
+	}
+	moves := func(disk, query string) string {
+		t.Helper()
+		h := New(Options{Log: k.log, Now: func() time.Time { return end }, HostLabels: func() map[string]map[string]string {
+			return map[string]map[string]string{"node-1": {"disk": disk}, "elsewhere": {"disk": "ssd"}}
+		}})
+		var a placeAnswer
+		get200(t, h, "/api/outsight/place?from=now-1m&preset=least-traffic"+query, &a)
+		if query == "" && a.Hosts[0].Labels["disk"] != disk {
+			t.Errorf("hosts %+v", a.Hosts)
+		}
+		text := ""
+		for _, step := range a.Moves {
+			for _, m := range step.Moves {
+				text += m.Name + " "
+			}
+		}
+		for _, kept := range a.Kept {
+			text += kept.Name + " " + kept.Rule + ";"
+		}
+		return text
+	}
+	f := func(disk, query, want string) {
+		t.Helper()
+		if got := moves(disk, query); !strings.HasPrefix(got, want) {
+			t.Errorf("on a %s, %s: %q, want %q", disk, query, got, want)
+		}
+	}
+	f("ssd", "", "db-pod ")
+	f("hdd", "", "db-pod requires the host labels disk=ssd")
+	f("hdd", "&host_label=node-1=disk%3Dssd", "db-pod ")
+}
+
 func TestPlaceByPower(t *testing.T) {
 	end := begin.Add(time.Minute)
 	k, c := openKept(t, func() time.Time { return end }), newCluster(begin)

@@ -48,6 +48,12 @@ func (s *server) stretches(ctx context.Context, r *http.Request, from, to time.T
 	if err != nil {
 		return nil, t, nil, err
 	}
+	return s.stretchesOf(ctx, points, from, to, hosts, share)
+}
+
+// stretchesOf are as many as points.
+func (s *server) stretchesOf(ctx context.Context, points int, from, to time.Time, hosts []string,
+	share int) (whole *windowData, t timeline, leave func(), err error) {
 	if leave, err = s.enter(ctx); err != nil {
 		return nil, t, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"outsight/internal/frame"
 	"outsight/internal/graph"
+	"outsight/internal/model"
 	"outsight/internal/predict"
 )
 
@@ -45,17 +46,34 @@ func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, t, leave, err := s.stretches(ctx, r, from, to, nil, 1)
+	points, err := pointsOf(r)
 	if err != nil {
 		return nil, err
 	}
+	return s.runOuts(ctx, from, to, points)
+}
+
+// runOuts is the answer for a window in so many stretches. The window begins with the first frame in it: where there
+// are few, the stretches are short rather than few.
+func (s *server) runOuts(ctx context.Context, from, to time.Time, points int) (answer runOutAnswer, err error) {
+	whole, t, leave, err := s.stretchesOf(ctx, points, from, to, nil, 1)
+	if err != nil {
+		return answer, err
+	}
 	defer leave()
-	found := map[[3]string]*usedResource{}
+	if begin, ok := since(whole.window); ok && begin.After(from) {
+		from, whole.window.From = begin, begin
+		t.times, t.step = pointTimes(whole.window, points, rowsIn(whole.window), s.Now())
+	}
+	found := map[[4]string]*usedResource{}
 	err = s.eachStretch(ctx, &t, nil, func(i int, w *frame.Window) {
 		data := &windowData{window: w}
 		g := s.graphOf(w, graph.Options{Brief: true})
 		for _, b := range bounded(g, data) {
-			key := [3]string{string(b.Kind), b.Host, b.Node}
+			key := [4]string{string(b.Kind), b.Host, b.Node}
+			if b.Kind == predict.FileSystem {
+				key[3] = b.Name
+			}
 			if found[key] == nil {
 				found[key] = new(usedResource)
 			}
@@ -64,10 +82,10 @@ func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 		}
 	})
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	horizon := runOutAhead * to.Sub(from)
-	answer := runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]predict.Bounded, 0, len(found))}
+	answer = runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]predict.Bounded, 0, len(found))}
 	for _, b := range found {
 		if last := b.all[len(b.all)-1].At; to.Sub(last) > 2*t.step {
 			continue // it is gone
@@ -77,7 +95,8 @@ func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 	}
 	slices.SortFunc(answer.Resources, func(a, b predict.Bounded) int {
 		return cmp.Or(a.First().Compare(b.First()), cmp.Compare(b.Used/b.Capacity, a.Used/a.Capacity),
-			cmp.Compare(a.Host, b.Host), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Kind, b.Kind))
+			cmp.Compare(a.Host, b.Host), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return answer, nil
 }
@@ -89,13 +108,15 @@ func bounded(g *graph.Graph, data *windowData) (all []predict.Bounded) {
 		if u == nil || n.Kind == graph.KindHost || n.Gone {
 			continue
 		}
-		if u.MemoryLimitBytes != nil && u.WorkingSetBytes != nil {
-			all = append(all, predict.Bounded{Kind: predict.Memory, Node: n.ID, Name: n.Name, Host: n.Host,
-				Used: *u.WorkingSetBytes, Capacity: *u.MemoryLimitBytes})
-		}
-		if u.CPUQuotaCores != nil && u.CPUCores != nil {
-			all = append(all, predict.Bounded{Kind: predict.CPU, Node: n.ID, Name: n.Name, Host: n.Host, Used: *u.CPUCores,
-				Capacity: *u.CPUQuotaCores})
+		for _, of := range []struct {
+			kind           predict.BoundedKind
+			used, capacity *float64
+		}{{predict.Memory, u.WorkingSetBytes, u.MemoryLimitBytes}, {predict.CPU, u.CPUCores, u.CPUQuotaCores},
+			{predict.Threads, u.Threads, u.ThreadsLimit}, {predict.OpenFiles, u.OpenFiles, u.OpenFilesLimit}} {
+			if of.used != nil && of.capacity != nil {
+				all = append(all, predict.Bounded{Kind: of.kind, Node: n.ID, Name: n.Name, Host: n.Host, Used: *of.used,
+					Capacity: *of.capacity})
+			}
 		}
 	}
 	for _, h := range data.hostRows(g) {
@@ -105,6 +126,25 @@ func bounded(g *graph.Graph, data *windowData) (all []predict.Bounded) {
 		}
 		if h.Cores > 0 {
 			all = append(all, predict.Bounded{Kind: predict.CPU, Name: h.Name, Host: h.Name, Used: h.CPUCores, Capacity: h.Cores})
+		}
+	}
+	return append(all, fileSystems(data.window)...)
+}
+
+// fileSystems are those of hosts.
+func fileSystems(w *frame.Window) (all []predict.Bounded) {
+	sizes := map[[2]string]float64{}
+	rows := labelledOf(w, func(metric string) bool { return metric == model.FileSystemUsed || metric == model.FileSystemSize })
+	for i := range rows {
+		if rows[i].metric == model.FileSystemSize {
+			sizes[[2]string{rows[i].host, rows[i].labels[0]}] = rows[i].value
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		if size := sizes[[2]string{r.host, r.labels[0]}]; r.metric == model.FileSystemUsed && size > 0 {
+			all = append(all, predict.Bounded{Kind: predict.FileSystem, Name: r.labels[0], Host: r.host, Used: r.value,
+				Capacity: size})
 		}
 	}
 	return all

@@ -67,6 +67,8 @@ type Options struct {
 	Tenant string
 	// HostsWith are the hosts of a tenant that have an address, or a container with it, now; nil where that is not known.
 	HostsWith func(tenant string, address netip.Addr) []string
+	// HostLabels are labels of hosts by their names, as Kubernetes' nodes have them now, for placements; nil for none.
+	HostLabels func() map[string]map[string]string
 	// Features are those of this process that no agent reports, for the status; nil for none.
 	Features func() []model.Feature
 	// Ready is why the server cannot answer yet, or nil.
@@ -109,6 +111,12 @@ type server struct {
 
 // New is the handler of everything that Outsight serves.
 func New(options Options) http.Handler {
+	s := newServer(options)
+	return s.protect(s.routes())
+}
+
+// newServer has the defaults of the options that are not set.
+func newServer(options Options) *server {
 	s := &server{Options: options, pace: usualPace}
 	if s.Busy == nil {
 		s.Busy = NewSlots()
@@ -131,7 +139,7 @@ func New(options Options) http.Handler {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
-	return s.protect(s.routes())
+	return s
 }
 
 // routes are all routes, with the roles that they need.

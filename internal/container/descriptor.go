@@ -22,7 +22,9 @@ const (
 	diskBytes
 	diskOperations // v1 only: io.stat has both
 	pidsCurrent
+	pidsMax
 	groupThreads
+	groupProcesses
 	cpuQuota
 	cpuPeriod   // v1 only: cpu.max has both
 	cpuPressure // v2 only, as all of these
@@ -64,6 +66,8 @@ func sourcesOf(l *Layout) (all [fileKinds]source) {
 		[]string{"blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes"}, one("io.stat"))
 	set(diskOperations, "blkio", "io",
 		[]string{"blkio.throttle.io_serviced_recursive", "blkio.throttle.io_serviced"}, nil)
+	set(pidsMax, "pids", "pids", one("pids.max"), one("pids.max"))
+	set(groupProcesses, "pids", "pids", one("cgroup.procs"), one("cgroup.procs"))
 	set(groupThreads, "pids", "pids", one("tasks"), one("cgroup.threads"))
 	set(cpuQuota, "cpu", "cpu", one("cpu.cfs_quota_us"), one("cpu.max"))
 	set(cpuPeriod, "cpu", "cpu", one("cpu.cfs_period_us"), nil)

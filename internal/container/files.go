@@ -25,6 +25,8 @@ type Files struct {
 	// wait for a later one.
 	looked    int
 	postponed uint64
+	// lookedFiles are the processes whose open files were counted in this reading.
+	lookedFiles int
 	// open descriptors of maxOpen; reopened counts the readings for which there was none to keep.
 	open, maxOpen int
 	reopened      uint64
@@ -73,6 +75,10 @@ type groupFiles struct {
 	pressure              [len(pressureFiles)]backoff
 	// busyDue: its threads were to be looked at, and there was no room.
 	busyDue bool
+	// filesDue: its open files were to be counted, and there was no room. looks counts when they were.
+	filesDue   bool
+	looks      uint64
+	fileLimits map[uint32]fileLimit
 	// ran is how long each thread had run when readBusy looked last, in ns.
 	ran map[uint32]uint64
 }
@@ -101,7 +107,7 @@ func NewFiles(l Layout, o Options) *Files {
 // returns the last numbers. Files of containers that are not in the list are closed.
 func (f *Files) Read(containers []*model.Container, usages []Usage) {
 	f.turn++
-	f.looked = 0
+	f.looked, f.lookedFiles = 0, 0
 	if !f.counted.Load() && f.turn%16 == 1 {
 		f.counted.Store(f.rootCountsDisk())
 	}
@@ -143,7 +149,7 @@ func (f *Files) read(c *model.Container, u *Usage) {
 		f.follow(c, g)
 		f.checkFigures(c, g)
 		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readPressure(c, g), f.readDisk(c, g),
-			f.readThreads(c, g), f.readBusy(c, g), f.readNetwork(c, g))
+			f.readThreads(c, g), f.readBusy(c, g), f.readOpenFiles(c, g), f.readNetwork(c, g))
 	}
 	u.set(&g.last)
 }

@@ -183,6 +183,14 @@ func (f *Files) quota(c *model.Container, g *groupFiles) (float64, error) {
 }
 
 func (f *Files) readThreads(c *model.Container, g *groupFiles) error {
+	if g.readsLimits(f.turn) {
+		limit, err := f.value(c, g, pidsMax)
+		if err == nil || errors.Is(err, errAbsent) {
+			g.last.threadsLimit = limit
+		} else if !gone(err) {
+			return err
+		}
+	}
 	if f.use(g, threadsFigure) {
 		g.last.threads = g.kernel.figures.Threads
 		return g.keep(threadNumbers, nil)
@@ -276,6 +284,10 @@ type Usage struct {
 	TCP *model.TCPCounters
 	// Threads is the number of tasks now.
 	Threads *uint64
+	// ThreadsLimit is how many tasks there may be, 0 for any number.
+	ThreadsLimit uint64
+	// OpenFiles are those of the process that is nearest to its limit, OpenFilesLimit; both are 0 where that is not known.
+	OpenFiles, OpenFilesLimit uint64
 	// BusyThreads is over how many threads CPU time is spread, 0 where that is not known.
 	BusyThreads float64
 	// Forwarded are packets that the network namespace forwarded, 0 where it has no two interfaces that are used.
@@ -297,6 +309,9 @@ type numbers struct {
 	stack    model.TCPCounters
 	threads  uint64
 	busy     float64
+	// threadsLimit is 0 where there is none.
+	threadsLimit uint64
+	files        fileUse
 	// forwarded is of the network namespace, as network is.
 	forwarded uint64
 	has       [kinds]bool
@@ -313,12 +328,14 @@ const (
 	networkNumbers
 	stackNumbers
 	threadNumbers
+	fileNumbers
 	kinds
 )
 
 func (u *Usage) set(n *numbers) {
 	u.numbers = *n
-	u.BusyThreads, u.Forwarded = n.busy, n.forwarded
+	u.BusyThreads, u.Forwarded, u.ThreadsLimit = n.busy, n.forwarded, n.threadsLimit
+	u.OpenFiles, u.OpenFilesLimit = n.files.count, n.files.limit
 	u.Memory, u.Throttle, u.Pressure, u.Disk, u.Network, u.TCP, u.Threads = nil, nil, nil, nil, nil, nil, nil
 	if n.has[memoryNumbers] {
 		u.Memory = &u.numbers.memory

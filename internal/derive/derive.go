@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -214,6 +216,17 @@ func (d *Deriver) seriesOf(j *job) (series []model.Series, err error) {
 		j.series, j.of = d.options.Begin(j.tenant), j.frame.Epoch
 	}
 	return j.series(j.frame), nil
+}
+
+// Tenants are those of whose hosts frames have come of late, "" for the one without a name, in order.
+func (d *Deriver) Tenants() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := map[string]bool{}
+	for of := range d.hosts {
+		known[of.tenant] = true
+	}
+	return slices.Sorted(maps.Keys(known))
 }
 
 // Stats are the counts.

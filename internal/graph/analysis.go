@@ -25,6 +25,17 @@ type Analysis struct {
 	Extrapolation *float64 `json:"extrapolation,omitempty"`
 	// Resources in order of utilisation: what the entries reach, and the hosts.
 	Resources []Resource `json:"resources"`
+	// Connections are those over which what the entries reach calls others, in order of the client and the server.
+	Connections []Connections `json:"-"`
+}
+
+// Connections are those of a client to a server, over which requests go.
+type Connections struct {
+	// Client and Server are nodes, Name says which.
+	Client, Server, Name string
+	// Requests are those of the window. Busy is how many are under way on average (Little's law: their rate times their
+	// mean duration), Open how many connections there are at its end.
+	Requests, Busy, Open float64
 }
 
 // Entry is a server that is called from outside of the application.
@@ -66,6 +77,9 @@ type Resource struct {
 	Threads        *float64 `json:"threads,omitempty"`
 	// Latency is the mean time in which the node answers.
 	Latency *Seconds `json:"latency,omitempty"`
+	// Waits is the part of it in which the node neither runs nor waits for a CPU or for those whom it calls: for a disk, a
+	// timer, a lock, or a connection that is free. Where it calls several at a time it is too low. Nil where it is not known.
+	Waits *Seconds `json:"waits,omitempty"`
 }
 
 // CPUsOf is the resource of a host's CPUs.
@@ -92,6 +106,19 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 			clients[calls.at[id]] = true
 		}
 	}
+	called := make([]float64, len(g.Nodes)) // requests under way to those whom a node calls, on average
+	for _, e := range calls.ends {
+		if !reached[e.client] || e.best.TransactionsPerSecond == nil || e.best.Mean == nil {
+			continue
+		}
+		client, server := g.Nodes[e.client], g.Nodes[e.server]
+		busy := *e.best.TransactionsPerSecond * float64(*e.best.Mean)
+		called[e.client] += busy
+		if e.client != e.server {
+			a.Connections = append(a.Connections, Connections{client.ID, server.ID, client.Name + " to " + server.Name,
+				e.best.Of(Transactions), busy, e.best.Open})
+		}
+	}
 	used, others := map[string]float64{}, map[string]float64{}
 	for i, n := range g.Nodes {
 		if n.Usage == nil || n.Usage.CPUCores == nil {
@@ -103,7 +130,9 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 		}
 		used[n.Host] += *n.Usage.CPUCores
 		if reached[i] {
-			a.Resources = append(a.Resources, resourceOf(n, cores[n.Host]))
+			r := resourceOf(n, cores[n.Host])
+			r.Waits = waitsOf(&r, n, called[i])
+			a.Resources = append(a.Resources, r)
 		}
 	}
 	for host, cpu := range used {
@@ -136,6 +165,15 @@ func resourceOf(n *Node, cores float64) Resource {
 		r.ArrivalRate, r.Latency = n.Served.TransactionsPerSecond, n.Served.Mean
 	}
 	return r
+}
+
+// waitsOf finds Waits of a node that has so many requests under way to others, on average.
+func waitsOf(r *Resource, n *Node, called float64) *Seconds {
+	if r.Latency == nil || r.ArrivalRate == nil || *r.ArrivalRate <= 0 {
+		return nil
+	}
+	waits := max(*r.Latency-Seconds((r.CPUCores+n.Usage.runQueue+called)/(*r.ArrivalRate)), 0)
+	return &waits
 }
 
 func (a *Analysis) finish() {

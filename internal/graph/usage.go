@@ -87,10 +87,14 @@ type Usage struct {
 
 	CPUCores, CPUQuotaCores, ThrottledShare        *float64
 	Threads, BusyThreads                           *float64 // see model.ProcessCounters
+	ThreadsLimit, OpenFiles, OpenFilesLimit        *float64 // see model.ProcessCounters
 	MemoryBytes, WorkingSetBytes, MemoryLimitBytes *float64
 	DiskReadBytes, DiskWriteBytes                  *float64
 	NetworkReceiveBytes, NetworkTransmitBytes      *float64
 	RunQueueP50, RunQueueP99                       *Seconds
+
+	// runQueue is how many threads wait for a CPU, on average; 0 where it is not known.
+	runQueue float64
 }
 
 // usageNumber is a number of Usage and the fields that it is made of.
@@ -116,6 +120,9 @@ func usage(c *change) *Usage {
 			u.numbers[i] = v
 			u.known |= 1 << i
 		}
+	}
+	if h := c.durations.of(RunQueue); h != nil && c.seconds > 0 {
+		u.runQueue = h.Sum / c.seconds
 	}
 	u.point()
 	return u
@@ -153,7 +160,8 @@ func (n *usageNumber) of(c *change) (v float64, ok bool) {
 // point makes the named numbers those of u.
 func (u *Usage) point() {
 	u.CPUCores, u.CPUQuotaCores, u.ThrottledShare = u.at(cpuCores), u.at(cpuQuotaCores), u.at(throttledShare)
-	u.Threads, u.BusyThreads = u.at(threads), u.at(busyThreads)
+	u.Threads, u.BusyThreads, u.ThreadsLimit = u.at(threads), u.at(busyThreads), u.at(threadsLimit)
+	u.OpenFiles, u.OpenFilesLimit = u.at(filesOpen), u.at(filesLimit)
 	u.MemoryBytes, u.WorkingSetBytes, u.MemoryLimitBytes = u.at(memoryBytes), u.at(workingSetBytes), u.at(memoryLimitBytes)
 	u.DiskReadBytes, u.DiskWriteBytes = u.at(diskReadBytes), u.at(diskWriteBytes)
 	u.NetworkReceiveBytes, u.NetworkTransmitBytes = u.at(networkReceiveBytes), u.at(networkTransmitBytes)
@@ -172,7 +180,8 @@ func (u *Usage) at(i int) *float64 {
 var (
 	cpuCores, cpuQuotaCores, throttledShare = usageAt("cpu_cores"), usageAt("cpu_quota_cores"),
 		usageAt("throttled_share")
-	threads, busyThreads                           = usageAt("threads"), usageAt("busy_threads")
+	threads, busyThreads, threadsLimit             = usageAt("threads"), usageAt("busy_threads"), usageAt("threads_limit")
+	filesOpen, filesLimit                          = usageAt("open_files"), usageAt("open_files_limit")
 	memoryBytes, workingSetBytes, memoryLimitBytes = usageAt("memory_bytes"), usageAt("working_set_bytes"),
 		usageAt("memory_limit_bytes")
 	diskReadBytes, diskWriteBytes             = usageAt("disk_read_bytes"), usageAt("disk_write_bytes")

@@ -162,16 +162,8 @@ func TestHistoryOfTheRecordedCluster(t *testing.T) {
 	r.clock = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for resource, file := range map[string]string{"pods": "04-pods-list", "services": "05-services-list",
 		"endpointslices": "06-endpointslices-list", "nodes": "07-nodes-list"} {
-		whole, err := os.ReadFile("testdata/" + file + ".http")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, body, _ := bytes.Cut(bytes.ReplaceAll(whole, []byte("\r\n"), []byte("\n")), []byte("\n\n"))
-		if _, err := newCutter(bytes.NewReader(body), 2<<20).list(func(text []byte) error {
-			r.put(resource, string(text))
-			return nil
-		}); err != nil {
-			t.Fatal(err)
+		for _, text := range replayed(t, file) {
+			r.put(resource, text)
 		}
 	}
 	r.tell()

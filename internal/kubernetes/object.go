@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -93,6 +95,7 @@ const (
 	maxAddresses  = 64
 	maxPorts      = 256
 	maxContainers = 256
+	maxNodeLabels = 256
 )
 
 // endpoint is a port of a transport: "tcp", "udp" or "sctp".
@@ -356,6 +359,7 @@ type node struct {
 	lifetime
 	name      string
 	addresses []netip.Addr
+	labels    map[string]string
 }
 
 func (n *node) key() string { return n.name }
@@ -372,7 +376,12 @@ func decodeNode(text []byte) (*node, metadata, error) {
 	if err := json.Unmarshal(text, &o); err != nil {
 		return nil, o.Metadata, fmt.Errorf("reading a node: %w", err)
 	}
-	n := &node{lifetime: lifetime{began: o.Metadata.Created}, name: o.Metadata.Name}
+	n := &node{lifetime: lifetime{began: o.Metadata.Created}, name: o.Metadata.Name, labels: map[string]string{}}
+	for _, name := range slices.Sorted(maps.Keys(o.Metadata.Labels)) {
+		if len(n.labels) < maxNodeLabels {
+			n.labels[name] = o.Metadata.Labels[name]
+		}
+	}
 	for _, a := range o.Status.Addresses {
 		n.addresses = addAddress(n.addresses, a.Address)
 	}

@@ -159,3 +159,23 @@ func (s *placementSpec) text(m *metadata) string {
 	}
 	return model.PlacementText(append(all, model.LabelledPlacements(m.Labels)...))
 }
+
+// HostLabels are the labels of nodes now, by the name of the node and by that which the kubelet says of its host
+// (kubernetes.io/hostname). They are not to be changed.
+func (c *Cluster) HostLabels() map[string]map[string]string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make(map[string]map[string]string, len(c.nodes.items))
+	for _, known := range c.nodes.items {
+		if name := known.object.labels[hostnameLabel]; name != "" {
+			all[name] = known.object.labels
+		}
+	}
+	for name, known := range c.nodes.items { // the API server's own name is the surer one
+		all[name] = known.object.labels
+	}
+	return all
+}
+
+// hostnameLabel is that which the kubelet gives a node.
+const hostnameLabel = "kubernetes.io/hostname"

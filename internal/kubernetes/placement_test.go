@@ -1,7 +1,10 @@
 package kubernetes
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
+	"os"
 	"testing"
 
 	"outsight/internal/model"
@@ -46,4 +49,42 @@ func TestPlacementOfPods(t *testing.T) {
 	f(`"volumes":[{"name":"a","persistentVolumeClaim":{"claimName":"data-0"}},{"name":"b","emptyDir":{}},
 		{"name":"c","hostPath":{"path":"/srv"}}]`, l(model.PlaceVolume, "the persistent volume claim data-0"),
 		l(model.PlaceVolume, "the host's path /srv"))
+}
+
+// The labels of nodes are those that a real API server told, by their names and by those of their hosts.
+func TestHostLabels(t *testing.T) {
+	c := newCluster(t, Options{})
+	list := replayed(t, "07-nodes-list")
+	for _, text := range list {
+		c.put("nodes", text)
+	}
+	want := map[string]string{"kubernetes.io/arch": "amd64", "kubernetes.io/hostname": "node-b", "kubernetes.io/os": "linux",
+		"topology.kubernetes.io/zone": "zone-a"}
+	if got := c.HostLabels(); len(got) != len(list) || !maps.Equal(got["node-b"], want) {
+		t.Errorf("%d hosts of %d nodes, node-b has %v", len(got), len(list), got["node-b"])
+	}
+	c.put("nodes", `{"metadata":{"name":"ip-1.example","labels":{"kubernetes.io/hostname":"ip-1","disk":"ssd"}}}`)
+	// A host that is called as a node is that one, whatever another says.
+	c.put("nodes", `{"metadata":{"name":"other","labels":{"kubernetes.io/hostname":"node-b","disk":"hdd"}}}`)
+	got := c.HostLabels()
+	if got["ip-1"]["disk"] != "ssd" || got["ip-1.example"]["disk"] != "ssd" || !maps.Equal(got["node-b"], want) {
+		t.Errorf("%v", got)
+	}
+}
+
+// replayed are the objects of a list that an API server answered.
+func replayed(t *testing.T, file string) (all []string) {
+	t.Helper()
+	whole, err := os.ReadFile("testdata/" + file + ".http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := bytes.Cut(bytes.ReplaceAll(whole, []byte("\r\n"), []byte("\n")), []byte("\n\n"))
+	if _, err := newCutter(bytes.NewReader(body), 2<<20).list(func(text []byte) error {
+		all = append(all, string(text))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

@@ -8,6 +8,12 @@ import (
 	"sync"
 )
 
+// Metrics of the filesystems of a host.
+const (
+	FileSystemUsed = "outsight_host_filesystem_used_bytes"
+	FileSystemSize = "outsight_host_filesystem_bytes"
+)
+
 // HostRows are the metrics of a host and of the agent on it, in the order in which they are written.
 var HostRows = slices.Concat([]Row[Snapshot]{
 	{Name: "outsight_host_cpu_idle_seconds_total", OTel: "outsight.host.cpu.idle", Unit: "s", Kind: Counter,
@@ -39,6 +45,21 @@ var HostRows = slices.Concat([]Row[Snapshot]{
 			Shown: []Number{{Key: "memory_available_bytes", Title: "Memory available", Unit: "B", Group: GroupHost, Order: 1,
 				Formula: Level,
 				Meaning: "What programs could get without swapping: memory that is free, and caches that can be reclaimed"}}}}},
+	{Name: FileSystemUsed, OTel: "outsight.host.filesystem.used", Unit: "By", Kind: Gauge,
+		Help: "Bytes in use of a local filesystem of the host that can be written to, by where it is mounted: volumes that are " +
+			"filesystems of their own are among them. Asked for every 30 readings",
+		Labels: []string{"mount"}, Each: func(s *Snapshot, to *Sink) {
+			for _, f := range s.Self.FileSystems {
+				to.Add(float64(f.UsedBytes), NewLabel("mount", f.Mount))
+			}
+		}},
+	{Name: FileSystemSize, OTel: "outsight.host.filesystem", Unit: "By", Kind: Gauge,
+		Help:   "Bytes of it that may be in use, without what is reserved for root",
+		Labels: []string{"mount"}, Each: func(s *Snapshot, to *Sink) {
+			for _, f := range s.Self.FileSystems {
+				to.Add(float64(f.SizeBytes), NewLabel("mount", f.Mount))
+			}
+		}},
 	{Name: "outsight_agent_cpu_seconds_total", OTel: "outsight.agent.cpu", Unit: "s", Kind: Counter,
 		Help: "CPU time of the agent's own process",
 		Columns: []Column[Snapshot]{{Name: "agent_cpu", Per: Nanoseconds,

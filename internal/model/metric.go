@@ -111,13 +111,13 @@ func (r *Row[T]) Metric(of Entity) Metric {
 	return Metric{r.Name, r.OTel, r.Unit, r.Kind, r.Help, of, labels}
 }
 
-// Metrics are all metrics in the order of the registry: of containers, edges, endpoints, and of hosts with their
-// agents.
+// Metrics are all metrics in the order of the registry: of containers, edges, endpoints, of hosts with their agents, and
+// those that a server computes.
 func Metrics() []Metric {
 	all := metricsOf(nil, ContainerRows, OfContainer)
 	all = metricsOf(all, EdgeRows, OfEdge)
 	all = metricsOf(all, EndpointRows, OfEndpoint)
-	return metricsOf(all, HostRows, OfHost)
+	return append(metricsOf(all, HostRows, OfHost), ComputedMetrics...)
 }
 
 func metricsOf[T any](all []Metric, rows []Row[T], of Entity) []Metric {

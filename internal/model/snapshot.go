@@ -253,6 +253,12 @@ type SentBytes struct {
 	Bytes uint64
 }
 
+// FileSystem is how much of a filesystem is used, in bytes, and how much programs without privileges may use of it.
+type FileSystem struct {
+	Mount                string
+	UsedBytes, SizeBytes uint64
+}
+
 // SelfSample is what Outsight itself costs and misses on the host.
 type SelfSample struct {
 	// IdleNS is the time in which the host's CPUs ran nothing; OtherNS is CPU time of control
@@ -260,6 +266,8 @@ type SelfSample struct {
 	IdleNS, OtherNS, StealNS uint64
 	// AvailableBytes is the memory that programs could get without swapping (MemAvailable); 0 where it is not known.
 	AvailableBytes uint64
+	// FileSystems of the host, in order of where they are mounted.
+	FileSystems []FileSystem
 	// CPUNS is the CPU time of the agent's own process, RSSBytes its resident memory.
 	CPUNS, RSSBytes uint64
 	Programs        []ProgramCost

@@ -23,8 +23,12 @@ func (c *TaskCounters) Add(to, from *TaskCounters) {
 // ProcessCounters count processes and threads of a container.
 type ProcessCounters struct {
 	TaskCounters
-	// Threads is the number of tasks now.
-	Threads uint64
+	// Threads is the number of tasks now, ThreadsLimit how many there may be (pids.max of the container's own control
+	// group); 0 where there is no limit.
+	Threads, ThreadsLimit uint64
+	// OpenFiles are the files that the process has open that is nearest to its limit, OpenFilesLimit (the soft
+	// RLIMIT_NOFILE); both are 0 where that is not known.
+	OpenFiles, OpenFilesLimit uint64
 	// BusyThreads is over how many threads the CPU time of some ten seconds is spread: the sum of what
 	// all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
 	// sleep, and n for n equally busy ones: as many cores are in use when the busiest has no more time.
@@ -59,6 +63,27 @@ var taskRows = []Row[ContainerSample]{
 		Columns: []Column[ContainerSample]{{Name: "threads", Mean: true,
 			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.Threads }),
 			Shown: withMean(Number{Key: "threads", Title: "Threads", Group: GroupCPU, Order: 8, Formula: Level})}}},
+	{Name: "container_threads_limit", OTel: "container.threads.limit", Unit: "{thread}", Kind: Gauge,
+		Help: "Threads that there may be by the container's own control group (pids.max), 0 where there is no limit",
+		Columns: []Column[ContainerSample]{{Name: "threads_limit",
+			Count: ofProcesses(func(p *ProcessCounters) uint64 { return p.ThreadsLimit }),
+			Shown: []Number{{Key: "threads_limit", Title: "Threads limit", Group: GroupCPU, Formula: Limit,
+				Meaning: "Threads that there may be by the container’s own control group"}}}}},
+	{Name: "container_open_files", OTel: "container.open_files", Unit: "{file}", Kind: Gauge,
+		Help: "Files that one process of the container has open: of the process that is nearest to its limit. Counted every ten " +
+			"readings, from Linux 6.2 on",
+		Columns: []Column[ContainerSample]{{Name: "open_files", Count: openFiles,
+			Shown: []Number{{Key: "open_files", Title: "Open files", Group: GroupCPU, Formula: Level,
+				Meaning: "Files that the process has open that is nearest to its limit"}}}}},
+	{Name: "container_open_files_limit", OTel: "container.open_files.limit", Unit: "{file}", Kind: Gauge,
+		Help: "Files that this process may have open (soft RLIMIT_NOFILE)",
+		Columns: []Column[ContainerSample]{{Name: "open_files_limit",
+			Count: func(s *ContainerSample) (uint64, bool) {
+				_, known := openFiles(s)
+				return s.openFilesLimit(), known
+			},
+			Shown: []Number{{Key: "open_files_limit", Title: "Open files limit", Group: GroupCPU, Formula: Limit,
+				Meaning: "Files that this process may have open"}}}}},
 	{Name: "container_busy_threads", OTel: "container.threads.busy", Unit: "{thread}", Kind: Gauge,
 		Help: "Threads over which the CPU time of ten seconds is spread: the time of all over that of the busiest",
 		Columns: []Column[ContainerSample]{{Name: "busy_threads", Mean: true, Value: busyThreads,
@@ -73,4 +98,18 @@ func busyThreads(s *ContainerSample) (float64, bool) {
 		return 0, false
 	}
 	return s.Processes.BusyThreads, s.Processes.BusyThreads > 0
+}
+
+func openFiles(s *ContainerSample) (uint64, bool) {
+	if s.openFilesLimit() == 0 {
+		return 0, false
+	}
+	return s.Processes.OpenFiles, true
+}
+
+func (s *ContainerSample) openFilesLimit() uint64 {
+	if s.Processes == nil {
+		return 0
+	}
+	return s.Processes.OpenFilesLimit
 }

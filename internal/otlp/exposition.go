@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,22 +21,22 @@ const (
 )
 
 // WriteMetrics writes all that f holds in Prometheus's text format 0.0.4, or in OpenMetrics
-// 1.0 text, without timestamps: the scraper takes its own. It returns the first error of w.
-func WriteMetrics(w io.Writer, f *frame.Frame, openmetrics bool) error {
+// 1.0 text, without timestamps: the scraper takes its own. After them come series that were computed, of
+// model.ComputedMetrics and in order of their names. It returns the first error of w.
+func WriteMetrics(w io.Writer, f *frame.Frame, openmetrics bool, computed ...model.Series) error {
 	t := &text{w: bufio.NewWriterSize(w, 64<<10), openmetrics: openmetrics}
-	eachFamily(f, func(m *Metric, series []model.Series) {
-		t.header(m)
-		for i := range series {
-			if series[i].Kind == model.HistogramSeries {
-				t.histogram(&series[i])
-			} else {
-				t.sample(series[i].Name, series[i].Labels, "", formatFloat(series[i].Value))
-			}
-		}
-	})
+	eachFamily(f, t.family)
+	eachComputed(computed, t.family)
 	if openmetrics {
 		t.w.WriteString("# EOF\n")
 	}
+	return t.w.Flush()
+}
+
+// WriteComputed writes such series alone, in Prometheus's text format 0.0.4.
+func WriteComputed(w io.Writer, computed []model.Series) error {
+	t := &text{w: bufio.NewWriter(w)}
+	eachComputed(computed, t.family)
 	return t.w.Flush()
 }
 
@@ -64,10 +65,36 @@ func eachFamily(f *frame.Frame, each func(*Metric, []model.Series)) {
 	}
 }
 
+// eachComputed is the same for series of model.ComputedMetrics, which are in order of their names.
+func eachComputed(series []model.Series, each func(*Metric, []model.Series)) {
+	for _, m := range model.ComputedMetrics {
+		first := slices.IndexFunc(series, func(s model.Series) bool { return s.Name == m.Name })
+		if first < 0 {
+			continue
+		}
+		n := 0
+		for first+n < len(series) && series[first+n].Name == m.Name {
+			n++
+		}
+		each(&m, series[first:first+n])
+	}
+}
+
 // text writes one of the text formats. Errors stay in w until it is flushed.
 type text struct {
 	w           *bufio.Writer
 	openmetrics bool
+}
+
+func (t *text) family(m *Metric, series []model.Series) {
+	t.header(m)
+	for i := range series {
+		if series[i].Kind == model.HistogramSeries {
+			t.histogram(&series[i])
+		} else {
+			t.sample(series[i].Name, series[i].Labels, "", formatFloat(series[i].Value))
+		}
+	}
 }
 
 func (t *text) header(m *Metric) {

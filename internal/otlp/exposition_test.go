@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,13 +84,29 @@ func compare(t *testing.T, got, want map[string]float64) {
 	}
 }
 
+// computedSeries has two series of each metric that a server computes, in order of their names.
+func computedSeries() (all []ours.Series) {
+	for _, m := range ours.ComputedMetrics {
+		for i, name := range []string{"cart", "web"} {
+			all = append(all, ours.Series{Name: m.Name, Kind: m.Kind, Value: float64(i) + 0.5,
+				Labels: ours.SortedLabels(ours.NewLabel(LabelHost, "a"), ours.NewLabel(LabelName, name))})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ours.Series) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 func TestTextRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteMetrics(&b, frame.Of(testSnapshot()), false); err != nil {
+	if err := WriteMetrics(&b, frame.Of(testSnapshot()), false, computedSeries()...); err != nil {
 		t.Fatal(err)
 	}
 	families := parseText(t, b.Bytes())
-	compare(t, seriesOf(families), values(t, FromFrame(frame.Of(testSnapshot()), SeriesOptions{})))
+	compare(t, seriesOf(families), values(t, append(FromFrame(frame.Of(testSnapshot()), SeriesOptions{}), computedSeries()...)))
+	var alone bytes.Buffer
+	if err := WriteComputed(&alone, computedSeries()); err != nil || !bytes.HasSuffix(b.Bytes(), alone.Bytes()) || alone.Len() == 0 {
+		t.Errorf("alone they are %s, %v", &alone, err)
+	}
 	for _, m := range Metrics() {
 		f := families[m.Name]
 		want := map[ours.SeriesKind]dto.MetricType{ours.Counter: dto.MetricType_COUNTER,
@@ -155,11 +172,11 @@ func checkClassic(t *testing.T, h *dto.Histogram) {
 
 func TestProtobufRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeProtobuf(&b, frame.Of(testSnapshot())); err != nil {
+	if err := writeProtobuf(&b, frame.Of(testSnapshot()), computedSeries()...); err != nil {
 		t.Fatal(err)
 	}
 	families := parseProtobuf(t, b.Bytes())
-	compare(t, seriesOf(families), values(t, FromFrame(frame.Of(testSnapshot()), SeriesOptions{})))
+	compare(t, seriesOf(families), values(t, append(FromFrame(frame.Of(testSnapshot()), SeriesOptions{}), computedSeries()...)))
 	h := families[EdgeTransactionDuration].Metric[0].Histogram
 	checkClassic(t, h)
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"outsight/internal/frame"
+	"outsight/internal/model"
 )
 
 // format is an exposition format: what a scraper asks for, what it gets, and how.
@@ -14,28 +15,35 @@ type format struct {
 	// media type as in Accept, and a parameter that must be there and equal.
 	media, parameter, value string
 	contentType             string
-	write                   func(io.Writer, *frame.Frame) error
+	write                   func(io.Writer, *frame.Frame, []model.Series) error
 }
 
 // formats in order of our preference among those that a scraper likes equally.
 var formats = []format{
 	{"application/vnd.google.protobuf", "proto", "io.prometheus.client.MetricFamily",
 		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
-		writeProtobuf},
+		func(w io.Writer, f *frame.Frame, computed []model.Series) error {
+			return writeProtobuf(w, f, computed...)
+		}},
 	{"application/openmetrics-text", "", "",
 		"application/openmetrics-text; version=1.0.0; charset=utf-8",
-		func(w io.Writer, f *frame.Frame) error { return WriteMetrics(w, f, true) }},
+		func(w io.Writer, f *frame.Frame, computed []model.Series) error {
+			return WriteMetrics(w, f, true, computed...)
+		}},
 	{"text/plain", "", "",
 		"text/plain; version=0.0.4; charset=utf-8",
-		func(w io.Writer, f *frame.Frame) error { return WriteMetrics(w, f, false) }},
+		func(w io.Writer, f *frame.Frame, computed []model.Series) error {
+			return WriteMetrics(w, f, false, computed...)
+		}},
 }
 
 // Handler answers a scrape with the newest frame in the format that the request's Accept
 // header likes best: protobuf (the only one with histograms of full resolution), OpenMetrics
 // text, or Prometheus text, which is also the answer to everything else. While newest returns
 // nil it answers 503. The answer is not compressed: that would cost the watched host more than
-// the bytes do.
-func Handler(newest func() *frame.Frame) http.Handler {
+// the bytes do. The series that each of computed returns come after those of the frame: they are of
+// model.ComputedMetrics, in order of their names.
+func Handler(newest func() *frame.Frame, computed ...func() []model.Series) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -50,8 +58,12 @@ func Handler(newest func() *frame.Frame) http.Handler {
 		f := negotiate(r.Header.Get("Accept"))
 		w.Header().Set("Content-Type", f.contentType)
 		if r.Method == http.MethodGet {
+			var more []model.Series
+			for _, of := range computed {
+				more = append(more, of()...)
+			}
 			// The only error is that of a client that disconnected.
-			_ = f.write(w, s)
+			_ = f.write(w, s, more)
 		}
 	})
 }

@@ -34,11 +34,11 @@ const (
 
 // writeProtobuf writes all that f holds as MetricFamily messages, each after its length.
 // Histograms have their full resolution (native, schema model.Scale) and the classic buckets
-// of the text formats for scrapers that take only those.
-func writeProtobuf(w io.Writer, f *frame.Frame) error {
+// of the text formats for scrapers that take only those. Computed series come after that.
+func writeProtobuf(w io.Writer, f *frame.Frame, computed ...model.Series) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	var family, metric, length []byte
-	eachFamily(f, func(m *Metric, series []model.Series) {
+	write := func(m *Metric, series []model.Series) {
 		family = appendString(family[:0], familyName, m.Name)
 		family = appendString(family, familyHelp, m.Help)
 		family = appendUint(family, familyType, protobufType(m.Kind))
@@ -49,7 +49,9 @@ func writeProtobuf(w io.Writer, f *frame.Frame) error {
 		length = protowire.AppendVarint(length[:0], uint64(len(family)))
 		out.Write(length)
 		out.Write(family)
-	})
+	}
+	eachFamily(f, write)
+	eachComputed(computed, write)
 	return out.Flush()
 }
 

@@ -68,7 +68,7 @@ func testSnapshot() *model.Snapshot {
 					OwnPreemptions: 6, OtherPreemptions: 7, QuotaStops: 8},
 					By: []model.Contender{{ID: db.ID, Name: db.Name, WaitNS: 9_000_000_000, Preemptions: 10}}},
 				Processes: &model.ProcessCounters{TaskCounters: model.TaskCounters{Forks: 1, Execs: 2, Exits: 3},
-					Threads: 4, BusyThreads: 1.5},
+					Threads: 4, BusyThreads: 1.5, ThreadsLimit: 64, OpenFiles: 9, OpenFilesLimit: 1024},
 				Throttle: &model.ThrottleCounters{Periods: 10, ThrottledPeriods: 5, ThrottledNS: 250_000_000, QuotaCores: 0.5},
 				Memory: &model.MemorySample{UsageBytes: 11, WorkingSetBytes: 12, RSSBytes: 13, CacheBytes: 14,
 					LimitBytes: 15, PageFaults: 16, MajorPageFaults: 6, OOMKills: 1, AnonRefaults: 51, FileRefaults: 52,
@@ -155,6 +155,7 @@ func testSnapshot() *model.Snapshot {
 		Self: model.SelfSample{
 			IdleNS: 5_000_000_000, OtherNS: 1, StealNS: 1_500_000_000, CPUNS: 2_000_000_000, RSSBytes: 42, ReadNS: 3_000_000,
 			AvailableBytes: 1 << 29,
+			FileSystems:    []model.FileSystem{{Mount: "/", UsedBytes: 1 << 30, SizeBytes: 3 << 30}},
 			Sent:           []model.SentBytes{{To: "otlp", Bytes: 81}, {To: "http", Bytes: 82}},
 			Programs: []model.ProgramCost{{Name: "on_switch", Runs: 10, RunTimeNS: 1000},
 				{Name: "on_exit", Runs: 1, Missed: 7}, {Name: "on_fork"}},

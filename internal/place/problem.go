@@ -31,7 +31,7 @@ type Host struct {
 	// IdleWatts are what it takes with nothing to do, WattsPerCore what a busy core takes besides; 0 where no meter tells.
 	IdleWatts    float64 `json:"idle_watts,omitempty"`
 	WattsPerCore float64 `json:"watts_per_core,omitempty"`
-	// Labels are those that Docker has for it, and that rules tell; nil where none are known.
+	// Labels are those that Docker and Kubernetes have for it, and that rules tell; nil where none are known.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 

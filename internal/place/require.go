@@ -120,6 +120,24 @@ func (p *Problem) labelHosts(of map[string][]string) error {
 	return nil
 }
 
+// KnowLabels gives hosts labels that somebody knows by their names, such as those of Kubernetes' nodes. Labels that a host
+// has stay as they are. It is for before Apply.
+func (p *Problem) KnowLabels(of map[string]map[string]string) {
+	for h := range p.Hosts {
+		host := &p.Hosts[h]
+		labels, known := of[host.Name]
+		if !known {
+			continue
+		}
+		all := maps.Clone(labels)
+		if all == nil {
+			all = map[string]string{} // it is known to have none
+		}
+		maps.Copy(all, host.Labels)
+		host.Labels = all
+	}
+}
+
 func (h *Host) label(texts []string) {
 	if h.Labels == nil {
 		h.Labels = map[string]string{}

@@ -278,10 +278,14 @@ type Bounded struct {
 // BoundedKind is what a Bounded is of.
 type BoundedKind string
 
-// The kinds: bytes, of a container its working set, and cores.
+// The kinds: bytes, of a container its working set; cores; threads; files that the process has open that is nearest to its
+// limit; bytes of a filesystem of a host, whose Name is where it is mounted.
 const (
-	Memory BoundedKind = "memory"
-	CPU    BoundedKind = "cpu"
+	Memory     BoundedKind = "memory"
+	CPU        BoundedKind = "cpu"
+	Threads    BoundedKind = "threads"
+	OpenFiles  BoundedKind = "open files"
+	FileSystem BoundedKind = "filesystem"
 )
 
 // Fit finds the course of what was used, in the order of time, and when it gets to the capacity within the horizon.

@@ -42,6 +42,10 @@ type Prediction struct {
 	Limit     *Interval  `json:"limit,omitempty"`
 	LimitedBy string     `json:"limited_by,omitempty"` // its node
 	Resources []Resource `json:"resources"`
+	// Pools are connections of which there may be no more; what is full first comes first. Doubts are what may be used up
+	// before Limit, whose lower bound is then the greatest rate that there was.
+	Pools  []Pool  `json:"pools"`
+	Doubts []Doubt `json:"doubts"`
 	// Entries are where requests come in, with how long they take there; the busiest comes first.
 	Entries []Entry `json:"entries"`
 	// Hosts are those to which containers could move, by their names.
@@ -95,6 +99,9 @@ type History struct {
 	cores     map[string]float64
 	// power is watts by cores used, of each host with a meter.
 	power map[string][]Observation
+	// connections are by client and server, waited by node.
+	connections map[[2]string]*connectionsPast
+	waited      map[string]*waitedPast
 }
 
 type past struct {
@@ -119,6 +126,7 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 	}
 	h.cores = cores
 	h.addEntries(a)
+	h.addDoubts(a)
 	h.rates = append(h.rates, a.ArrivalRate)
 	used := map[string]float64{}
 	for _, r := range a.Resources {
@@ -166,6 +174,7 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	h.predictEntries(p, &s, stationsOf(now))
 	h.predictPower(p, &s)
 	p.finish()
+	h.predictDoubts(p, &s)
 	return p, nil
 }
 

@@ -104,7 +104,7 @@ export interface Side {
 
 /** The numbers of a container by the headings of the page, in the order in which people ask for them. */
 export const USAGE_GROUPS: [string, string[]][] = [
-  ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits', 'thread_starts', 'threads_mean', 'threads_highest', 'busy_threads_mean', 'busy_threads_highest']],
+  ['CPU', ['cpu_cores', 'run_queue_p99', 'run_queue_p50', 'throttled_share', 'throttled_seconds', 'voluntary_switches', 'involuntary_switches', 'threads', 'busy_threads', 'cpu_quota_cores', 'forks', 'execs', 'exits', 'thread_starts', 'threads_mean', 'threads_highest', 'threads_limit', 'open_files', 'open_files_limit', 'busy_threads_mean', 'busy_threads_highest']],
   ['Memory', ['memory_bytes', 'memory_bytes_mean', 'memory_bytes_highest', 'working_set_bytes', 'working_set_bytes_mean', 'working_set_bytes_highest', 'rss_bytes', 'rss_bytes_mean', 'rss_bytes_highest', 'cache_bytes', 'cache_bytes_mean', 'cache_bytes_highest', 'memory_limit_bytes', 'minor_page_faults', 'major_page_faults', 'oom_kills']],
   ['Network', ['network_receive_bytes', 'network_transmit_bytes', 'receive_packets', 'transmit_packets', 'network_errors', 'network_dropped', 'zero_windows', 'listen_overflows', 'kernel_drops', 'forwarded_packets', 'forward_p50', 'forward_p99', 'proxy_p50', 'proxy_p99', 'proxy_matched_share', 'proxy_alone_share']],
   ['Disk', ['disk_read_bytes', 'disk_write_bytes', 'disk_reads', 'disk_writes']],
@@ -145,6 +145,9 @@ export const USAGE_MEANING: Record<string, string> = {
   thread_starts: 'Threads started beside the first of each process: many per second, and a pool of them would pay',
   threads_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
   threads_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
+  threads_limit: 'Threads that there may be by the container’s own control group',
+  open_files: 'Files that the process has open that is nearest to its limit',
+  open_files_limit: 'Files that this process may have open',
   busy_threads_mean: 'Mean over the covered time of the window; where it was not there it counts as none',
   busy_threads_highest: 'Highest value since the last full minute before the end of the window; of several containers the sum of theirs',
   memory_bytes: 'Memory in use, page cache included',

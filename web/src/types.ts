@@ -723,7 +723,7 @@ export interface WhatIfEntry {
 
 /** Something of which there is so much, and how its use goes on. */
 export interface BoundedResource {
-  kind: 'memory' | 'cpu'
+  kind: 'memory' | 'cpu' | 'threads' | 'open files' | 'filesystem'
   /** The container's; none for a host's. */
   node?: string
   name: string
@@ -757,6 +757,8 @@ export interface WhatIf {
   limit?: Interval
   limited_by?: string
   resources: WhatIfResource[]
+  /** What may be used up before the limit, which then cannot be told. */
+  doubts: { node: string; text: string }[]
   entries: WhatIfEntry[]
   hosts: string[]
   power: HostPower[]

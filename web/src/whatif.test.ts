@@ -3,7 +3,7 @@ import type { WhatIf, WhatIfResource } from './types'
 import { barOf, bounds, changeText, modelText, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
 
 const resource = (part: Partial<WhatIfResource>): WhatIfResource => ({ node: 'cart', name: 'shop-cart', host: 'a', parallel: 1, parallel_by: 'threads', ...part })
-const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], power: [], entries: [], limited_by: 'cart', ...part })
+const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], power: [], doubts: [], entries: [], limited_by: 'cart', ...part })
 
 it('says whether there is room, and when it is not known', () => {
   const f = (part: Partial<WhatIf>, kind: string, want: RegExp) => {

@@ -67,7 +67,7 @@ export function verdictOf(a: WhatIf): WhatIfVerdict {
   const far = a.limit.value > 1.05 * a.greatest_rate ? `, ${(a.limit.value / a.greatest_rate).toFixed(1)} times the greatest rate that there was` : ''
   const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
   if (a.limit.value < a.rate) return { kind: 'worse', before: '', name: first.name, after: ` is used up ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
-  const sure = a.limit.low >= a.rate
+  const sure = a.limit.low >= a.rate && a.doubts.length === 0
   return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name: first.name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.` }
 }
 
@@ -102,6 +102,25 @@ export function runOutText(r: BoundedResource, now: number): { when: string; bet
   return { when: `in ${left(out.at)}`, between: out.latest ? `${left(out.earliest)} to ${left(out.latest)}` : `${left(out.earliest)} or later` }
 }
 
+/** An amount of a resource, in its unit. */
+export function amountText(r: BoundedResource, v: number): string {
+  switch (r.kind) {
+    case 'memory':
+    case 'filesystem':
+      return format(v, 'B')
+    case 'cpu':
+      return `${v.toFixed(2)} cores`
+    default:
+      return v.toFixed(0)
+  }
+}
+
+/** What is bounded, as the command line calls it. */
+export function boundedName(r: BoundedResource): string {
+  const kind = r.kind === 'cpu' ? 'CPU' : r.kind
+  return r.kind === 'filesystem' ? `filesystem ${r.name}` : `${kind} of ${r.node ? r.name : 'the host'}`
+}
+
 /** A length of time in its two largest units, as the command line has it. */
 export function spanAhead(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds))
@@ -112,7 +131,7 @@ export function spanAhead(seconds: number): string {
 
 /** How the use goes on, in words. */
 export function courseText(r: BoundedResource): string {
-  const amount = (v: number) => (r.kind === 'memory' ? format(v, 'B') : `${v.toFixed(2)} cores`)
+  const amount = (v: number) => amountText(r, v)
   const c = r.course
   if (!c) return ''
   const daily = c.daily ? `goes up and down by ${amount(c.daily)} each day` : ''

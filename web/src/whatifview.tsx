@@ -4,8 +4,8 @@ import { clock, duration, format, NONE, span } from './format'
 import { percent } from './placement'
 import { isLoad, short, type Change, type ChangedKind, type State } from './state'
 import { useExplainer } from './tip'
-import { barOf, bounds, changeText, courseText, joules, limitBounds, LOADS, modelText, ofText, runOutText, SCALE, usedBounds, valueOf, verdictOf, watts, whatIfOf, withChange } from './whatif'
-import type { BoundedResource, Interval, Node, WhatIf, WhatIfResource } from './types'
+import { amountText, barOf, boundedName, bounds, changeText, courseText, joules, limitBounds, LOADS, modelText, ofText, runOutText, SCALE, usedBounds, valueOf, verdictOf, watts, whatIfOf, withChange } from './whatif'
+import type { Interval, Node, WhatIf, WhatIfResource } from './types'
 
 /** How often a live prediction is made anew, in ms: it is learnt from a whole window. */
 const PERIOD = 30_000
@@ -38,7 +38,7 @@ export function WhatIfView({ state, change, window }: Props) {
           {data.resources.length > 0 && <Resources a={data} state={state} change={change} />}
           {data.entries.length > 0 && <Entries a={data} />}
           {data.stretches > 0 && <Power a={data} />}
-          {data.stretches > 0 && <p class="muted small pad" data-learnt>Learnt from {data.stretches} stretches of {span(data.step_seconds)}, at rates from {format(data.least_rate, '/s')} to {format(data.greatest_rate, '/s')}. In nine of ten cases the truth is within the bounds, if all goes on as it did. CPU time alone is known: a lock, a pool of connections or a disk may be the limit before.</p>}
+          {data.stretches > 0 && <p class="muted small pad" data-learnt>Learnt from {data.stretches} stretches of {span(data.step_seconds)}, at rates from {format(data.least_rate, '/s')} to {format(data.greatest_rate, '/s')}. In nine of ten cases the truth is within the bounds, if all goes on as it did. CPU time and numbers of connections are known; of a lock or a disk, what waits for it at most.</p>}
         </>
       )}
       <RunOuts state={state} change={change} window={window} />
@@ -51,23 +51,22 @@ function RunOuts({ state, change, window }: Props) {
   const { data } = useRunOut(window, () => `/api/outsight/runout?${window}`, state.from === undefined ? PERIOD : 0)
   if (!data || data.resources.length === 0) return null
   const now = Date.parse(data.to) / 1000
-  const amount = (r: BoundedResource, v: number) => format(v, r.kind === 'memory' ? 'B' : 'cores')
   const first = data.resources[0]!
   return (
     <section data-runout>
-      <div class="bar-row entries-head"><h2>When something runs out</h2><span class="muted small">{first.runs_out ? `First: ${first.kind} of ${first.name}, ${runOutText(first, now).when}` : `Nothing does in the next ${span(data.horizon_seconds)}, as far as is known`}</span></div>
+      <div class="bar-row entries-head"><h2>When something runs out</h2><span class="muted small">{first.runs_out ? `First: ${boundedName(first)}, ${runOutText(first, now).when}` : `Nothing does in the next ${span(data.horizon_seconds)}, as far as is known`}</span></div>
       <div class="scroll">
         <table class="plain stacks whatif-table">
           <thead><tr><th scope="col" class="name">Resource</th><th scope="col">Used</th><th scope="col">Of</th><th scope="col" class="words">Used up</th><th scope="col" class="words">Course</th></tr></thead>
           <tbody>
             {data.resources.map((r) => {
               const { when, between } = runOutText(r, now)
-              const name = <><span>{r.kind === 'cpu' ? 'CPU' : 'memory'} of {r.node ? r.name : 'the host'}</span> <small>{r.host}</small></>
+              const name = <><span>{boundedName(r)}</span> <small>{r.host}</small></>
               return (
-                <tr key={`${r.kind} ${r.host} ${r.node ?? ''}`} data-bounded={`${r.kind} ${r.name}`} class={r.runs_out?.at ? 'first-limit' : undefined}>
+                <tr key={`${r.kind} ${r.host} ${r.node ?? r.name}`} data-bounded={`${r.kind} ${r.name}`} class={r.runs_out?.at ? 'first-limit' : undefined}>
                   <th scope="row" class="name">{r.node ? <button onClick={() => change({ node: short(r.node!), edge: undefined, status: undefined, chart: undefined, by: 'container' })}>{name}</button> : <span class="name-text">{name}</span>}</th>
-                  <td data-label="used">{amount(r, r.used)} <small>{percent(r.used / r.capacity)}</small></td>
-                  <td data-label="of">{amount(r, r.capacity)}</td>
+                  <td data-label="used">{amountText(r, r.used)} <small>{percent(r.used / r.capacity)}</small></td>
+                  <td data-label="of">{amountText(r, r.capacity)}</td>
                   {r.course ? <><td class="words" data-label="used up" data-runs-out={r.runs_out?.at}>{r.runs_out ? <strong>{when}</strong> : when} <small>{between}</small></td><td class="words said">{courseText(r)}</td></> : <td class="words unknown" colSpan={2}>Cannot be told: {r.unknown}.</td>}
                 </tr>
               )
@@ -167,6 +166,7 @@ function Verdict({ a, state, change }: { a: WhatIf; state: State; change: Change
     <div class={`verdict ${v.kind === 'good' ? '' : v.kind}`} data-verdict={v.kind}>
       <h2>{v.before}<strong>{v.name}</strong>{v.after}</h2>
       <p>{v.note}{v.kind === 'unsure' && longer.length > 0 && <> {longer.map(([name, seconds]) => <button key={name} class="link more-time" onClick={() => change({ window: seconds })}>last {name}</button>)}</>}</p>
+      {a.doubts.length > 0 && <><p>The limit cannot be told, since this may be used up before:</p><ul data-doubts>{a.doubts.map((d) => <li key={d.text}>{d.text}</li>)}</ul></>}
     </div>
   )
 }
