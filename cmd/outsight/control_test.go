@@ -38,7 +38,8 @@ import (
 	"outsight/test/natscluster"
 )
 
-// inNamespace runs the rest of a test in another process with a network of its own: loopback with these addresses.
+// inNamespace runs the rest of a test in another process with a network of its own, loopback with these addresses, beside
+// other tests.
 func inNamespace(t *testing.T, addresses ...string) (inside bool) {
 	t.Helper()
 	const mark = "OUTSIGHT_TEST_IN_NAMESPACE"
@@ -55,6 +56,7 @@ func inNamespace(t *testing.T, addresses ...string) (inside bool) {
 		}
 		return true
 	}
+	t.Parallel()
 	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	c.Env = append(os.Environ(), mark+"="+t.Name())
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
