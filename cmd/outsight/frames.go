@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -193,14 +194,42 @@ func (f *frameFlags) deriver(kept anyStore, cluster *kubernetes.Cluster, log *sl
 	return derive.New(kept, o)
 }
 
-// follower computes what runs out, and stores it; nil where there are no series. options are those of the API, whose
-// slots it shares.
-func (f *frameFlags) follower(kept anyStore, series *derive.Deriver, options api.Options, log *slog.Logger) *derive.Follower {
+// followers compute what runs out, and what both ends of edges tell together, and store it; none where there are no such
+// series. options are those of the API, whose slots they share.
+func (f *frameFlags) followers(kept anyStore, series *derive.Deriver, options api.Options, log *slog.Logger) (all followers) {
 	if series == nil {
 		return nil
 	}
-	return derive.NewFollower(api.RunOutSeries(options), kept, derive.FollowOptions{Name: "what runs out",
-		Tenants: series.Tenants, Logger: log})
+	follow := func(name string, every time.Duration, compute derive.Compute) {
+		all = append(all, derive.NewFollower(compute, kept, derive.FollowOptions{Name: name, Every: every,
+			Tenants: series.Tenants, Logger: log}))
+	}
+	follow("what runs out", 0, api.RunOutSeries(options))
+	if f.promQL == promQLFull {
+		follow("both ends of edges", f.every, api.EndsSeries(options, f.every))
+	}
+	return all
+}
+
+// followers are what is computed of many frames.
+type followers []*derive.Follower
+
+// run computes until ctx ends.
+func (all followers) run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, f := range all {
+		running.Go(func() { f.Run(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// newest are the series as they were computed last.
+func (all followers) newest() (series []model.Series) {
+	for _, f := range all {
+		series = append(series, f.Newest()...)
+	}
+	return series
 }
 
 // writeParquet writes the hours of a log that are over as Parquet files until ctx ends, those of each tenant to a
@@ -307,7 +336,7 @@ func (f *frameFlags) ingest(frames framelog.Log, series *derive.Deriver) *ingest
 
 // withFrameMetrics adds the metrics of a log of frames, of the series that are made of it, and those that are computed.
 func withFrameMetrics(metrics http.Handler, frames framelog.Log, series *derive.Deriver,
-	computed *derive.Follower) http.Handler {
+	computed followers) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		metrics.ServeHTTP(w, r)
 		family := func(name, kind, help string, value any) {
@@ -325,6 +354,6 @@ func withFrameMetrics(metrics http.Handler, frames framelog.Log, series *derive.
 		family("outsight_derived_series_total", "counter", "Samples that were made of them", d.Series)
 		family("outsight_underived_frames_total", "counter",
 			"Frames that did not become series since too many waited, or the store did not take them", d.Dropped)
-		_ = otlp.WriteComputed(w, computed.Newest()) // who asked has gone
+		_ = otlp.WriteComputed(w, computed.newest()) // who asked has gone
 	})
 }

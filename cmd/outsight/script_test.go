@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -21,7 +22,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"outsight": main})
+	testscript.Main(beside{m}, map[string]func(){"outsight": main})
+}
+
+// beside runs the tests that say so beside each other, on two processors, too: they wait for agents and servers most of the
+// time.
+type beside struct{ *testing.M }
+
+func (m beside) Run() int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	return m.M.Run()
 }
 
 // TestScripts types what a user could type. Besides testscript's own commands there are:
@@ -40,6 +53,7 @@ func TestScripts(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("kernel programs are loaded for real: run the tests as root")
 	}
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:      "testdata",
 		Deadline: time.Now().Add(10 * time.Minute),

@@ -241,10 +241,8 @@ func runServer(ctx context.Context, o serverOptions, out io.Writer) error {
 		if series != nil {
 			group.Go(func() error { series.Run(ctx); return nil })
 		}
-		computed := o.frameFlags.follower(kept, series, options, o.logger)
-		if computed != nil {
-			group.Go(func() error { computed.Run(ctx); return nil })
-		}
+		computed := o.frameFlags.followers(kept, series, options, o.logger)
+		group.Go(func() error { return computed.run(ctx) })
 		metrics := withFrameMetrics(in.metrics(), frames, series, computed)
 		options.Metrics, options.Ready = withTenantQueries(metrics, kept), in.ready
 		options.Features = func() []model.Feature {

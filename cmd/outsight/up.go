@@ -107,7 +107,7 @@ type up struct {
 	cluster      *kubernetes.Cluster // nil where there is none
 	// series are made of frames for PromQL, and computed of many of them; nil for none. report tells of the store's bounds.
 	series   *derive.Deriver
-	computed *derive.Follower
+	computed followers
 	report   *storeReport
 	// slots are for what is computed of frames.
 	slots     *store.Scheduler
@@ -172,7 +172,7 @@ func openUp(o upOptions) (u *up, err error) {
 		return u, err
 	}
 	u.series, u.report = o.frameFlags.deriver(u.store, cluster, o.logger), newStoreReport(u.store)
-	u.computed = o.frameFlags.follower(u.store, u.series, u.ofFrames(), o.logger)
+	u.computed = o.frameFlags.followers(u.store, u.series, u.ofFrames(), o.logger)
 	sink := newFrameSink(u.frames, u.series)
 	host.Sinks, host.Reporters = map[string]agent.Sink{"frames": sink}, []agent.Reporter{sink, u.report, &u.listeners}
 	host.Answers = &u.answers
@@ -202,7 +202,7 @@ func (u *up) handler() http.Handler {
 	if u.cluster != nil {
 		o.HostLabels = u.cluster.HostLabels
 	}
-	o.Metrics, o.Flight = otlp.Handler(u.host.Frame, u.computed.Newest), u.host.Flight
+	o.Metrics, o.Flight = otlp.Handler(u.host.Frame, u.computed.newest), u.host.Flight
 	o.Anomalies, o.Anomaly, o.AnomalyFiles = u.host.Anomalies, u.host.Anomaly, anomaliesIn(u.options.data).Directory
 	o.Ready = func() error {
 		if u.host.Frame() == nil {
@@ -238,9 +238,7 @@ func (u *up) run(ctx context.Context) error {
 	if u.series != nil {
 		group.Go(func() error { u.series.Run(ctx); return nil })
 	}
-	if u.computed != nil {
-		group.Go(func() error { u.computed.Run(ctx); return nil })
-	}
+	group.Go(func() error { return u.computed.run(ctx) })
 	group.Go(func() error { u.report.run(ctx); return nil })
 	group.Go(func() error { return u.options.writeParquet(ctx, u.frames, nil, u.options.logger) })
 	if !u.options.storeFlags.isSet() {

@@ -45,7 +45,8 @@ type ServerOptions struct {
 	Interval, Every time.Duration
 	// Wait is how long a question waits for another state (30 s). Lease is how long a state holds without an answer (75 s).
 	// Absent is after how long an agent is forgotten that does not ask (15 s). Settle is how long a server that begins
-	// takes nothing away from agents that have a state of another one: the longest pause of an agent (45 s).
+	// takes nothing away from agents that have a state of another one: the longest pause of an agent (45 s). With a Registry
+	// it knows all agents, and does so only until it has frames of Interval of each of them.
 	Wait, Lease, Absent, Settle time.Duration
 	// MaxAgents bounds those of a tenant (10,000), MaxTenants the tenants (1000).
 	MaxAgents, MaxTenants int
@@ -92,6 +93,9 @@ type tenant struct {
 	// decided is when the states were.
 	decided   time.Time
 	addresses *Addresses
+	// settled is closed when what is decided may take something away from agents that have a state of another server.
+	settled   chan struct{}
+	isSettled bool
 }
 
 type agent struct {
@@ -215,7 +219,7 @@ func (s *Server) hear(of string, q Question, seen netip.Addr) (a *agent, asked <
 
 func newTenant(name string) *tenant {
 	return &tenant{name: name, agents: map[string]*agent{}, limit: rate.NewLimiter(perTenant, perTenantBurst),
-		addresses: NewAddresses()}
+		addresses: NewAddresses(), settled: make(chan struct{})}
 }
 
 func sameAgent(x, y *Agent) bool {
@@ -241,22 +245,22 @@ func (s *Server) await(ctx context.Context, of string, a *agent, asked <-chan st
 	error) {
 	timer := time.NewTimer(s.options.Wait)
 	defer timer.Stop()
-	// An agent that has a state of another server goes on with it while this one has begun anew and does not know the other
-	// agents yet.
 	s.mu.Lock()
-	settled := version == "" || version == a.told || s.options.Registry != nil
+	t := s.tenants[of]
 	s.mu.Unlock()
-	settling := time.After(max(s.options.Settle-time.Since(s.begun), 0))
 	for {
 		s.mu.Lock()
 		state, changed := a.state, a.changed
+		free, settling := t.free(a, version), t.settled
 		s.mu.Unlock()
-		if state != nil && state.Version != version && settled {
+		if state != nil && state.Version != version && free {
 			return s.told(of, a, version)
+		}
+		if free {
+			settling = nil
 		}
 		select {
 		case <-settling:
-			settled = true
 		case <-changed:
 		case <-asked:
 			return s.told(of, a, version)
@@ -270,6 +274,12 @@ func (s *Server) await(ctx context.Context, of string, a *agent, asked <-chan st
 	}
 }
 
+// free reports whether an agent that has the state of this version may be told another one: it goes on with that of another
+// server while this one has begun anew and does not know yet which agents there are, or who talks. Server.mu must be held.
+func (t *tenant) free(a *agent, version string) bool {
+	return version == "" || version == a.told || t.isSettled
+}
+
 // told is the state of an agent that has the one of this version. Without decisions the lease is not renewed.
 func (s *Server) told(of string, a *agent, version string) (*State, error) {
 	s.mu.Lock()
@@ -278,8 +288,11 @@ func (s *Server) told(of string, a *agent, version string) (*State, error) {
 	if a.state == nil || t == nil || time.Since(t.decided) > s.options.Lease {
 		return nil, refusal{http.StatusServiceUnavailable, time.Second, errors.New("nothing is decided yet")}
 	}
-	a.told = a.state.Version
-	if version != a.state.Version {
+	switch {
+	case version == a.state.Version:
+		a.told = version
+	case t.free(a, version):
+		a.told = a.state.Version
 		return s.leased(a.state), nil
 	}
 	return s.leased(&State{Version: version, Unchanged: true}), nil
@@ -415,11 +428,27 @@ func (s *Server) decide(ctx context.Context, t *tenant) {
 		}
 	}
 	t.held, t.decided = d.Held, now
+	if !t.isSettled && (now.Sub(s.begun) >= s.options.Settle || s.options.Registry != nil && covers(w, agents)) {
+		t.isSettled = true
+		close(t.settled)
+	}
 	if len(t.agents) == 0 && len(d.Held.Hosts) == 0 {
 		delete(s.tenants, t.name)
 	}
 	s.mu.Unlock()
 	s.keep(ctx, t, ended)
+}
+
+// covers reports whether a window has all that happened in it on the hosts of these agents.
+func covers(w *frame.Window, agents map[string]*Agent) bool {
+	covered := 0
+	for i := range w.Hosts {
+		h := &w.Hosts[i]
+		if agents[h.Host] != nil && len(h.Spans) > 0 && h.Spans[0].Before != nil && !h.Spans[0].Before.Time.After(w.From) {
+			covered++
+		}
+	}
+	return covered == len(agents)
 }
 
 // reflects reports whether a service may be a reflector: one of an agent, or of a container on an agent's host, which has the

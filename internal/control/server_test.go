@@ -37,14 +37,25 @@ type site struct {
 	talks map[string][]Talk
 	err   error
 	away  bool
+	// frames are of these hosts, since then; none where there are no hosts.
+	frames []string
+	since  time.Time
 }
 
 func newSite(t *testing.T, o ServerOptions) *site {
 	s := &site{t: t, talks: map[string][]Talk{}}
-	o.Window = func(_ context.Context, tenant string, _, _ time.Time) (*frame.Window, error) {
+	o.Window = func(_ context.Context, tenant string, from, to time.Time) (*frame.Window, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return &frame.Window{Hosts: []frame.HostSpans{{Host: tenant}}}, s.err
+		w := &frame.Window{From: from, To: to, Hosts: []frame.HostSpans{{Host: tenant}}}
+		for _, host := range s.frames {
+			before := frameAt(s.since)
+			if s.since.Before(from) {
+				before = frameAt(from)
+			}
+			w.Hosts = append(w.Hosts, frame.HostSpans{Host: host, Spans: []frame.Span{{Before: before, After: frameAt(to)}}})
+		}
+		return w, s.err
 	}
 	o.Talks = func(w *frame.Window, _ func(netip.AddrPort) bool) Talks {
 		s.mu.Lock()
@@ -54,6 +65,8 @@ func newSite(t *testing.T, o ServerOptions) *site {
 	s.server = NewServer(o)
 	return s
 }
+
+func frameAt(at time.Time) *frame.Frame { return &frame.Frame{Header: frame.Header{Time: at}} }
 
 func (s *site) run() (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -319,6 +332,57 @@ func TestRegistry(t *testing.T) {
 		if all, _ := kept.All(ctx); len(all) != 3 {
 			t.Errorf("the registry has %d values, want the secret, a, and the broken one", len(all))
 		}
+		cancel()
+		stop()
+		synctest.Wait()
+	})
+}
+
+// TestTakeOver: a server that takes over takes nothing away from agents before it has frames of the time in which they would
+// have had to talk, however often they ask; where frames do not come, it does so in the end.
+func TestTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &registry{all: map[string][]byte{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSite(t, ServerOptions{Registry: kept})
+		stop := s.run()
+		s.talk("", talkOf("a", "b", 1))
+		a := s.follow(ctx, "", agentAt("a", "192.0.2.1").Question)
+		b := s.follow(ctx, "", agentAt("b", "192.0.2.2").Question)
+		time.Sleep(5 * time.Second)
+		told := a.told() + b.told()
+		next := func(talks []Talk, frames ...string) {
+			stop()
+			other := newSite(t, ServerOptions{Registry: kept, Wait: 3 * time.Second})
+			other.frames, other.since = frames, time.Now()
+			other.talk("", talks...)
+			s.change(other)
+			stop = other.run()
+		}
+		hold := func() {
+			t.Helper()
+			a.want(t, "to b")
+			b.want(t, "from a")
+			if n := a.told() + b.told(); n != told {
+				t.Errorf("the agents were told %d states more", n-told)
+			}
+		}
+		next(nil, "a", "b")
+		time.Sleep(9 * time.Second)
+		hold()
+		time.Sleep(3 * time.Second)
+		a.want(t)
+		b.want(t)
+
+		next([]Talk{talkOf("a", "b", 1)}, "a", "b")
+		time.Sleep(12 * time.Second)
+		told = a.told() + b.told()
+		next(nil, "a") // of b there are no frames
+		time.Sleep(43 * time.Second)
+		hold()
+		time.Sleep(4 * time.Second)
+		a.want(t)
+		b.want(t)
 		cancel()
 		stop()
 		synctest.Wait()

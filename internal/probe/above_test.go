@@ -14,6 +14,7 @@ import (
 // TestAboveLeast has packets between hosts whose clocks are far apart, drift and are set. What a queue there adds is told
 // there and not back, to within 20 µs beside what the histogram rounds.
 func TestAboveLeast(t *testing.T) {
+	t.Parallel()
 	const jitter = 100e-6 // of five in a thousand packets a direction, about
 	fills := func(at float64) float64 { return math.Mod(at, 7) * 1e-3 }
 	for name, c := range map[string]struct {

@@ -129,6 +129,7 @@ func (s *space) sockets(t *testing.T) int {
 // TestContainerSessions: between two containers whose path is slower than their hosts' the sockets are inside them, what is
 // measured is that path, and ends when it is not wanted any more, or with one of the containers.
 func TestContainerSessions(t *testing.T) {
+	t.Parallel()
 	const delay = 5 * time.Millisecond
 	web, db := newSpace(t, "web", "192.0.2.1"), newSpace(t, "db", "192.0.2.2")
 	w := newWire(t, web, db)

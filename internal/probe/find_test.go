@@ -63,6 +63,7 @@ func id(number int) string { return fmt.Sprintf("%08x%s", 0xac000000+number, str
 
 // TestFind finds places by what people call them, while fifty containers a second appear and vanish beside.
 func TestFind(t *testing.T) {
+	t.Parallel()
 	layout, err := container.Detect(container.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ func traced(from, to *Place, by string) (Path, error) {
 }
 
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	a, _, b := routed(t)
 	for _, family := range []struct{ to, router string }{{"198.51.100.2", "192.0.2.1"}, {"2001:db8:2::2", "2001:db8:1::1"}} {
 		for _, by := range []string{"udp", "icmp"} {
@@ -53,6 +54,7 @@ func TestTrace(t *testing.T) {
 
 // TestBetweenPlaces measures through a router in both families, with a burst each way.
 func TestBetweenPlaces(t *testing.T) {
+	t.Parallel()
 	a, _, b := routed(t)
 	for i, wanted := range b.Addresses {
 		r, err := Measure(context.Background(), a.Place, At("b", dup(t, b.Place), wanted), Options{
@@ -82,6 +84,7 @@ func TestBetweenPlaces(t *testing.T) {
 
 // TestClassesOfService: what a router makes of a class of service is told, by direction.
 func TestClassesOfService(t *testing.T) {
+	t.Parallel()
 	a, router, b := routed(t)
 	measure := func(to netip.Addr) (there, back []Class) {
 		t.Helper()
@@ -113,26 +116,34 @@ func TestClassesOfService(t *testing.T) {
 
 // TestTowardsAnAddress: without a reflector there are echo and connections, and where all is dropped nothing is measured.
 func TestTowardsAnAddress(t *testing.T) {
-	a, _, b := routed(t)
-	for _, to := range b.Addresses {
-		r, err := Measure(context.Background(), a.Place, Address(to), Options{Duration: time.Second, Capacity: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !r.Measured() || r.STAMP != nil || r.Echo == nil || r.Echo.Sent != 10 || r.Echo.Received != 10 || r.Echo.Lost != 0 ||
-			r.Connect == nil || r.Connect.Refused != 10 || r.Connect.Accepted+r.Connect.Failed != 0 {
-			t.Errorf("%+v %+v", r.Echo, r.Connect)
-		}
-		if len(r.Missing) != 2 || r.Missing[0].What != "stamp" || r.Missing[1].What != "capacity" {
-			t.Errorf("not measured: %+v", r.Missing)
-		}
+	t.Parallel()
+	for i, family := range []string{"IPv4", "IPv6"} {
+		t.Run(family, func(t *testing.T) {
+			t.Parallel()
+			a, _, b := routed(t)
+			r, err := Measure(context.Background(), a.Place, Address(b.Addresses[i]), Options{Duration: time.Second, Capacity: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.Measured() || r.STAMP != nil || r.Echo == nil || r.Echo.Sent != 10 || r.Echo.Received != 10 || r.Echo.Lost != 0 ||
+				r.Connect == nil || r.Connect.Refused != 10 || r.Connect.Accepted+r.Connect.Failed != 0 {
+				t.Errorf("%+v %+v", r.Echo, r.Connect)
+			}
+			if len(r.Missing) != 2 || r.Missing[0].What != "stamp" || r.Missing[1].What != "capacity" {
+				t.Errorf("not measured: %+v", r.Missing)
+			}
+		})
 	}
-	b.run(t, "iptables -A INPUT -j DROP")
-	r, err := Measure(context.Background(), a.Place, Address(b.Addresses[0]), Options{Duration: time.Second,
-		Timeout: 100 * time.Millisecond})
-	if err != nil || r.Measured() || r.Echo.Lost != 10 || r.Connect.Failed != 10 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	t.Run("silent", func(t *testing.T) {
+		t.Parallel()
+		a, _, b := routed(t)
+		b.run(t, "iptables -A INPUT -j DROP")
+		r, err := Measure(context.Background(), a.Place, Address(b.Addresses[0]), Options{Duration: time.Second,
+			Timeout: 100 * time.Millisecond})
+		if err != nil || r.Measured() || r.Echo.Lost != 10 || r.Connect.Failed != 10 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 }
 
 func TestOptionsAreBounded(t *testing.T) {
@@ -186,49 +197,55 @@ func TestRateIsOfTheSecondHalf(t *testing.T) {
 // TestWire measures over a wire that loses, doubles and reorders by a plan: every count is exact, and no delay is shorter
 // than the wire's. Where the reflector is another's, loss is told apart by its counters.
 func TestWire(t *testing.T) {
+	t.Parallel()
 	for _, remote := range []bool{false, true} {
-		a, b := newSpace(t, "a", "192.0.2.1"), newSpace(t, "b", "192.0.2.2")
-		w := newWire(t, a, b)
-		w.there = direction{delay: time.Millisecond, lose: 10, loseAt: 4, double: 55, swap: 100}
-		w.back = direction{delay: 5 * time.Millisecond, lose: 30, loseAt: 14, double: 40, swap: 60}
-		to := b.Place
-		if remote {
-			w.skip = 3 // by which the reflector is found
-			to = Address(b.Addresses[0])
-			runReflector(t, b)
-		}
-		w.run(t)
-		r, err := Measure(context.Background(), a.Place, to, Options{Duration: 3 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := r.STAMP
-		if s == nil {
-			t.Fatalf("%+v", r)
-		}
-		there, back := s.There, s.Back
-		there.Delay, there.Above, back.Delay, back.Above = nil, nil, nil, nil
-		if want := (Way{Sent: 300, Received: 270, Lost: 30, Duplicates: 1, Reordered: 1}); there != want {
-			t.Errorf("there, remote is %v: %+v, want %+v", remote, there, want)
-		}
-		if want := (Way{Sent: 270, Received: 261, Lost: 9, Duplicates: 1, Reordered: 1}); back != want {
-			t.Errorf("back, remote is %v: %+v, want %+v", remote, back, want)
-		}
-		if s.LostSomewhere != 0 || s.Unexpected+s.Malformed+s.Forged != 0 {
+		t.Run(fmt.Sprint("remote ", remote), func(t *testing.T) { overWire(t, remote) })
+	}
+}
+
+func overWire(t *testing.T, remote bool) {
+	t.Parallel()
+	a, b := newSpace(t, "a", "192.0.2.1"), newSpace(t, "b", "192.0.2.2")
+	w := newWire(t, a, b)
+	w.there = direction{delay: time.Millisecond, lose: 10, loseAt: 4, double: 55, swap: 100}
+	w.back = direction{delay: 5 * time.Millisecond, lose: 30, loseAt: 14, double: 40, swap: 60}
+	to := b.Place
+	if remote {
+		w.skip = 3 // by which the reflector is found
+		to = Address(b.Addresses[0])
+		runReflector(t, b)
+	}
+	w.run(t)
+	r, err := Measure(context.Background(), a.Place, to, Options{Duration: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.STAMP
+	if s == nil {
+		t.Fatalf("%+v", r)
+	}
+	there, back := s.There, s.Back
+	there.Delay, there.Above, back.Delay, back.Above = nil, nil, nil, nil
+	if want := (Way{Sent: 300, Received: 270, Lost: 30, Duplicates: 1, Reordered: 1}); there != want {
+		t.Errorf("there, remote is %v: %+v, want %+v", remote, there, want)
+	}
+	if want := (Way{Sent: 270, Received: 261, Lost: 9, Duplicates: 1, Reordered: 1}); back != want {
+		t.Errorf("back, remote is %v: %+v, want %+v", remote, back, want)
+	}
+	if s.LostSomewhere != 0 || s.Unexpected+s.Malformed+s.Forged != 0 {
+		t.Errorf("%+v", s)
+	}
+	if s.RoundTrip.Min < 0.006 {
+		t.Errorf("the round trip took %v s on a wire of 6 ms", s.RoundTrip.Min)
+	}
+	switch {
+	case remote && s.Clocks == FreeClocks:
+		if s.There.Delay != nil || s.There.Above == nil || s.There.Above.Min != 0 || s.ClockError < 0.003 {
 			t.Errorf("%+v", s)
 		}
-		if s.RoundTrip.Min < 0.006 {
-			t.Errorf("the round trip took %v s on a wire of 6 ms", s.RoundTrip.Min)
-		}
-		switch {
-		case remote && s.Clocks == FreeClocks:
-			if s.There.Delay != nil || s.There.Above == nil || s.There.Above.Min != 0 || s.ClockError < 0.003 {
-				t.Errorf("%+v", s)
-			}
-		case !remote:
-			if s.There.Delay.Min < 0.001 || s.Back.Delay.Min < 0.005 || s.There.Delay.Min > s.Back.Delay.Min {
-				t.Errorf("there %+v, back %+v", s.There.Delay, s.Back.Delay)
-			}
+	case !remote:
+		if s.There.Delay.Min < 0.001 || s.Back.Delay.Min < 0.005 || s.There.Delay.Min > s.Back.Delay.Min {
+			t.Errorf("there %+v, back %+v", s.There.Delay, s.Back.Delay)
 		}
 	}
 }

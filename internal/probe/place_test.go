@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -21,6 +22,12 @@ func TestMain(m *testing.M) {
 	if os.Getuid() != 0 {
 		fmt.Fprintln(os.Stderr, "network namespaces are made for real: run the tests as root")
 		os.Exit(1)
+	}
+	// Tests have network namespaces of their own, and wait for packets most of the time: on two processors, too, all of them
+	// run beside each other that say so.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -190,6 +197,7 @@ func TestSocketsOfVanishingPlaces(t *testing.T) {
 
 // TestEndOfAPlace: a measurement whose container ends says so, whichever end it is.
 func TestEndOfAPlace(t *testing.T) {
+	t.Parallel()
 	for _, which := range []string{"a", "b"} {
 		a, _, b := routed(t)
 		began := make(chan struct{})

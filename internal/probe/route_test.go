@@ -30,6 +30,7 @@ func TestRoute(t *testing.T) {
 		tellRoutes(t, netip.MustParseAddrPort(to))
 		return
 	}
+	t.Parallel()
 	for _, family := range []struct {
 		ip, a, b string
 		// left and right are the addresses between a and a router, and between the router and b, up to the router's number.
@@ -105,6 +106,7 @@ func TestRoute(t *testing.T) {
 
 // TestRouterAnswers: a router is known by its answer to one packet, and one that does not answer is the zero Addr.
 func TestRouterAnswers(t *testing.T) {
+	t.Parallel()
 	a, router, b := routed(t)
 	for i, want := range []string{"192.0.2.1", "2001:db8:1::1"} {
 		to := netip.AddrPortFrom(b.Addresses[i], 862)

@@ -351,7 +351,7 @@ func (s *Sessions) send(ctx context.Context, r *running) error {
 	if err != nil {
 		return err
 	}
-	r.begin()
+	r.begin(time.Now())
 	r.held.Store(true)
 	lost := false
 	err = sender.Run(conn.ctx, func(one stamp.Sample) {

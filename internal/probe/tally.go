@@ -8,8 +8,13 @@ import (
 	"outsight/internal/stamp"
 )
 
-// unanswered is after how many packets without an answer a session is lost.
-const unanswered = 3
+const (
+	// unanswered is after how many packets without an answer a session is lost.
+	unanswered = 3
+	// opening is for how long the reflector of a sender that begins may not be there yet: both ends are told of a session at
+	// the same time, and each does its part when it can.
+	opening = 2 * time.Second
+)
 
 // tally counts what a session's packets became. Its counters go on when the session's sender begins anew.
 type tally struct {
@@ -59,6 +64,10 @@ func (t *tally) found(r model.Route) {
 
 // run is what is known of the packets of one sender.
 type run struct {
+	// begun is when the sender began, heard that it has had an answer, the first one to the packet opened.
+	begun    time.Time
+	heard    bool
+	opened   uint32
 	answered bool
 	// inRow counts lost packets since the last answer.
 	inRow int
@@ -68,7 +77,13 @@ type run struct {
 	stamped bool
 	// next are the least numbers that are not behind, of packets there and of answers back.
 	nextThere, nextBack uint32
-	// arrived is how many packets the reflector had received by its last count, before is how many were sent by then.
+	// newest is when the reflector sent the answer before nextBack, by its clock.
+	newest time.Time
+	// first is the packet from which on the reflector's counts are used, counted what it had counted before.
+	first   uint32
+	counted uint64
+	// arrived is how many packets the reflector had received by its last count, before is how many were sent by then; both
+	// from first on.
 	arrived, before uint64
 	// resolved lost packets of those, by where.
 	lost                []uint32
@@ -77,20 +92,45 @@ type run struct {
 	duplicates          uint64
 }
 
-// begin makes the tally ready for another sender.
-func (t *tally) begin() {
+// begin makes the tally ready for another sender, which begins now.
+func (t *tally) begin(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.base.lostThere += t.run.lostThere
 	t.base.lostBack += t.run.lostBack
 	t.base.duplicates += t.run.duplicates
-	t.run = run{answered: t.run.answered, inRow: t.run.inRow}
+	t.run = run{begun: now, answered: t.run.answered, inRow: t.run.inRow}
+}
+
+// countFrom uses the reflector's counts from a packet on, of which it had received so many with that one. Where packets before
+// it were lost is not known.
+func (t *tally) countFrom(number uint32, received uint64) {
+	t.base.lostThere += t.run.lostThere
+	t.base.lostBack += t.run.lostBack
+	t.run.lostThere, t.run.lostBack, t.lostBefore, t.arrived, t.before, t.nextBack = 0, 0, 0, 0, 0, 0
+	t.first, t.counted = number, received-1
+}
+
+// early reports whether a lost packet was sent when the reflector may not have been there yet: it is none of the session.
+func (t *tally) early(s *stamp.Sample) bool {
+	return s.Sent.Sub(t.begun) < opening && (!t.heard || s.Number < t.opened)
+}
+
+// anew reports whether the reflector numbers its answers from 0 again, as one does that began anew: this one has a lesser
+// number than one that was sent before it. One that came late was sent earlier, and not longer ago than packets are waited
+// for.
+func (t *tally) anew(s *stamp.Sample) bool {
+	late := t.newest.Sub(s.ReflectorSent)
+	return s.ReflectorNumber < t.nextBack && (late < 0 || late > tripTimeout)
 }
 
 // add counts a packet.
 func (t *tally) add(s *stamp.Sample) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if s.Lost && t.early(s) {
+		return
+	}
 	t.counts.Sent++
 	if s.Lost {
 		t.counts.Lost++
@@ -103,6 +143,16 @@ func (t *tally) add(s *stamp.Sample) {
 	}
 	t.counts.Received++
 	t.inRow, t.answered = 0, true
+	received := uint64(s.ReflectorNumber) + 1
+	if s.Counters != nil {
+		received = max(uint64(s.Counters.ReflectorReceived), 1)
+	}
+	if !t.heard {
+		t.heard, t.opened = true, s.Number
+		t.countFrom(s.Number, received)
+	} else if t.anew(s) {
+		t.countFrom(s.Number, received)
+	}
 	t.order(s)
 	if hops := hopsOf(s.TTL); hops != t.hopCount {
 		t.hopCount = hops
@@ -111,12 +161,10 @@ func (t *tally) add(s *stamp.Sample) {
 		default: // one that waits is enough
 		}
 	}
-	t.before = max(t.before, uint64(s.Number)+1)
-	if s.Counters != nil {
-		t.arrived = max(t.arrived, uint64(s.Counters.ReflectorReceived))
-	} else {
-		t.arrived = max(t.arrived, uint64(s.ReflectorNumber)+1)
+	if s.Number >= t.first {
+		t.before = max(t.before, uint64(s.Number-t.first)+1)
 	}
+	t.arrived = max(t.arrived, received-min(t.counted, received))
 	t.split()
 	t.time(s)
 }
@@ -127,7 +175,7 @@ func (t *tally) order(s *stamp.Sample) {
 		t.counts.ReorderedBack++
 		return
 	}
-	t.nextBack = s.ReflectorNumber + 1
+	t.nextBack, t.newest = s.ReflectorNumber+1, s.ReflectorSent
 	if s.Number < t.nextThere {
 		t.counts.ReorderedThere++
 		return
@@ -140,9 +188,11 @@ func (t *tally) order(s *stamp.Sample) {
 func (t *tally) split() {
 	kept := t.lost[:0]
 	for _, number := range t.lost {
-		if uint64(number) < t.before {
+		switch {
+		case number < t.first:
+		case uint64(number-t.first) < t.before:
 			t.lostBefore++
-		} else {
+		default:
 			kept = append(kept, number)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/internal/model"
 	"outsight/internal/stamp"
 )
 
@@ -13,8 +14,8 @@ import (
 func TestTally(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var tally tally
-	tally.begin()
 	begun := time.Unix(1_800_000_000, 0)
+	tally.begin(begun)
 	var sent, lost, lostThere, lostBack, last uint64
 	arrived, answered := uint32(0), uint32(0)
 	check := func() {
@@ -80,13 +81,69 @@ func TestTally(t *testing.T) {
 		t.Errorf("the median is %v s, want 2 ms", q)
 	}
 	// A sender that begins anew goes on with the counts.
-	tally.begin()
-	tally.add(&stamp.Sample{Number: 0, Lost: true})
-	tally.add(&stamp.Sample{Number: 1, Sent: begun, Received: begun.Add(time.Millisecond), ReflectorReceived: begun,
-		ReflectorSent: begun, Counters: &stamp.Counters{ReflectorReceived: 1}})
-	check()
-	if s := tally.sample(); s.LostThere != wantThere+1 || s.LostBack != wantBack || s.Sent != packets+2 {
-		t.Errorf("after the second sender %+v", s)
+	tally.begin(begun)
+	answer := func(number, received uint32, after time.Duration) {
+		at := begun.Add(after)
+		tally.add(&stamp.Sample{Number: number, ReflectorNumber: received - 1, Sent: at, Received: at.Add(time.Millisecond),
+			ReflectorReceived: at, ReflectorSent: at, Counters: &stamp.Counters{ReflectorReceived: received}})
+		check()
+	}
+	lose := func(number uint32, after time.Duration) {
+		tally.add(&stamp.Sample{Number: number, Sent: begun.Add(after), Lost: true})
+		check()
+	}
+	answer(0, 1, 0)
+	lose(1, 0)
+	answer(2, 2, 200*time.Millisecond)
+	want := model.ProbeSession{Sent: packets + 3, Lost: wantThere + wantBack + 1, LostThere: wantThere + 1, LostBack: wantBack}
+	same := func(what string) {
+		t.Helper()
+		got := tally.sample()
+		if got.Sent != want.Sent || got.Lost != want.Lost || got.LostThere != want.LostThere || got.LostBack != want.LostBack ||
+			got.ReorderedThere != want.ReorderedThere || got.ReorderedBack != want.ReorderedBack {
+			t.Errorf("%s: got %+v, want %+v", what, got, want)
+		}
+	}
+	same("the second sender")
+
+	// A reflector that begins anew, and so counts from 0, has reordered nothing; what is lost meanwhile may be so anywhere.
+	answer(3, 3, 300*time.Millisecond)
+	answer(6, 1, 600*time.Millisecond)
+	answer(7, 2, 700*time.Millisecond)
+	lose(4, 400*time.Millisecond)
+	lose(5, 500*time.Millisecond)
+	lose(8, 800*time.Millisecond) // there
+	lose(9, 900*time.Millisecond) // back
+	answer(10, 4, time.Second)
+	want.Sent, want.Lost, want.LostThere, want.LostBack = want.Sent+8, want.Lost+4, want.LostThere+1, want.LostBack+1
+	same("a reflector that began anew")
+	// Its clock may have been set back meanwhile.
+	answer(11, 1, -time.Hour)
+	answer(12, 2, -time.Hour+100*time.Millisecond)
+	want.Sent += 2
+	same("a reflector that began anew with another clock")
+	answer(14, 4, -time.Hour+300*time.Millisecond)
+	answer(13, 3, -time.Hour+200*time.Millisecond)
+	want.Sent, want.ReorderedBack = want.Sent+2, want.ReorderedBack+1
+	same("an answer that came late")
+
+	// While a session begins the other end may not be there yet. What is lost after its first answer is lost, and so is what
+	// is not answered for longer.
+	tally.begin(begun)
+	lose(0, 0)
+	answer(2, 1, 200*time.Millisecond)
+	lose(1, 100*time.Millisecond)
+	lose(3, 300*time.Millisecond)
+	answer(4, 2, 400*time.Millisecond)
+	want.Sent, want.Lost, want.LostThere = want.Sent+3, want.Lost+1, want.LostThere+1
+	same("a reflector that was there later")
+	tally.begin(begun)
+	for n := range uint32(30) {
+		lose(n, time.Duration(n)*100*time.Millisecond)
+	}
+	want.Sent, want.Lost = want.Sent+10, want.Lost+10
+	if same("a reflector that is not there"); !tally.isLost() {
+		t.Error("it is not told that nobody answers")
 	}
 }
 
