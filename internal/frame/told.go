@@ -66,9 +66,13 @@ func (t *toldHistograms) index() bool {
 			at = skipNumbers(b, at, 1+int(head&1)+int(head>>1&1))
 			next := uint64(0)
 			for runs := head >> 2; runs > 0; runs-- {
-				skip, at = numberAt(b, at)
 				var count uint64
-				count, at = numberAt(b, at)
+				if at+1 < len(b) && b[at]|b[at+1] < 0x80 { // as mostly
+					skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
+				} else {
+					skip, at = numberAt(b, at)
+					count, at = numberAt(b, at)
+				}
 				if next += skip + count; at > len(b) || skip > allBuckets || count > allBuckets || next > allBuckets {
 					return false
 				}
@@ -84,21 +88,10 @@ func (t *toldHistograms) index() bool {
 
 // numberAt reads a number. It answers where the next one begins: behind the end of b where there is none.
 func numberAt(b []byte, at int) (n uint64, next int) {
-	switch {
-	case at < len(b) && b[at] < 0x80:
+	if at < len(b) && b[at] < 0x80 {
 		return uint64(b[at]), at + 1
-	case at+1 < len(b) && b[at+1] < 0x80:
-		return uint64(b[at]&0x7f) | uint64(b[at+1])<<7, at + 2
 	}
 	return longAt(b, at)
-}
-
-func longAt(b []byte, at int) (n uint64, next int) {
-	r := reader{b: b, at: min(at, len(b))}
-	if n = r.long(); r.failed {
-		return 0, len(b) + 1
-	}
-	return n, r.at
 }
 
 // skipNumbers passes over n numbers. It answers as numberAt does.
@@ -108,6 +101,9 @@ func skipNumbers(b []byte, at, n int) (next int) {
 		if found := bits.OnesCount64(last); found < n {
 			n, at = n-found, at+8
 			continue
+		}
+		if last == tops { // each byte is a number
+			return at + n
 		}
 		for ; n > 1; n-- {
 			last &= last - 1
@@ -161,8 +157,12 @@ func (t *tally) read(b []byte, at int, times uint64) {
 	next := 0
 	for runs := head >> 2; runs > 0; runs-- {
 		var skip, count uint64
-		skip, at = numberAt(b, at)
-		count, at = numberAt(b, at)
+		if at+1 < len(b) && b[at]|b[at+1] < 0x80 {
+			skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
+		} else {
+			skip, at = numberAt(b, at)
+			count, at = numberAt(b, at)
+		}
 		first := next + int(skip)
 		next = first + int(count)
 		if t.end == 0 {
