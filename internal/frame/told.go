@@ -77,7 +77,11 @@ func (t *toldHistograms) index() bool {
 				if next += skip + count; at > len(b) || skip > allBuckets || count > allBuckets || next > allBuckets {
 					return false
 				}
-				at = skipNumbers(b, at, int(count))
+				if len(b)-at >= 8 && count <= 8 && binary.LittleEndian.Uint64(b[at:])<<(64-8*count)&tops == 0 {
+					at += int(count) // each byte is a number
+				} else {
+					at = skipNumbers(b, at, int(count))
+				}
 			}
 			if at > len(b) {
 				return false
@@ -191,6 +195,15 @@ func addCounts(buckets []uint64, b []byte, at int, times uint64) (next int) {
 				eight[6] += times * (w >> 48 & 0x7f)
 				eight[7] += times * (w >> 56 & 0x7f)
 				at += 8
+				continue
+			}
+		} else if len(b)-at >= 8 {
+			if w := binary.LittleEndian.Uint64(b[at:]); w<<(64-8*len(some))&tops == 0 {
+				for i := range some {
+					some[i] += times * (w & 0x7f)
+					w >>= 8
+				}
+				at += len(some)
 				continue
 			}
 		}
