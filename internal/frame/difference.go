@@ -16,7 +16,7 @@ type Difference struct {
 	info      *TableInfo
 	// removed are, by the row of After that they were added to, the rows of Before that are not in After any more.
 	removed map[int32]*removed
-	// gains are, by column, what the histograms of rows gained, where that was added up. memory is that of After.
+	// gains are, by column, what the histograms of rows gained, as far as that was added up. memory is that of After.
 	gains  []gains
 	memory *Memory
 }
@@ -266,8 +266,8 @@ func (d *Difference) Gained(column, row int) bool {
 		}
 		return after.total(row) != d.Before.Histograms[column].total(int(before))
 	}
-	if d.gains != nil && len(after.told) > 0 {
-		one := &d.gains[column].rows[row]
+	if g, ok := d.gained(column, row); ok {
+		one := &g.rows[row]
 		return one.counted+one.zero+one.overflow > 0
 	}
 	gained := rowDurations.Get().(*Durations)
@@ -283,8 +283,8 @@ func (d *Difference) AddHistogram(to *Durations, column, row int) {
 		return
 	}
 	if len(d.After.Histograms[column].told) > 0 {
-		if d.gains != nil {
-			d.gains[column].addTo(to, row)
+		if g, ok := d.gained(column, row); ok {
+			g.addTo(to, row)
 			return
 		}
 		d.tally(&to.row, column, row)

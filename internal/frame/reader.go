@@ -78,28 +78,36 @@ const tops = 0x8080808080808080
 
 // long reads a number of more than one byte.
 func (r *reader) long() uint64 {
-	if len(r.b)-r.at >= 8 {
-		n := binary.LittleEndian.Uint64(r.b[r.at:])
+	n, next := longAt(r.b, r.at)
+	if next > len(r.b) {
+		r.fail()
+		return 0
+	}
+	r.at = next
+	return n
+}
+
+// longAt is numberAt of a number of more than one byte.
+func longAt(b []byte, at int) (n uint64, next int) {
+	if at+1 < len(b) && b[at+1] < 0x80 {
+		return uint64(b[at]&0x7f) | uint64(b[at+1])<<7, at + 2
+	}
+	if len(b)-at >= 8 {
+		n := binary.LittleEndian.Uint64(b[at:])
 		if last := ^n & tops; last != 0 {
-			r.at += bits.TrailingZeros64(last)/8 + 1
+			at += bits.TrailingZeros64(last)/8 + 1
 			n &= (last ^ (last - 1)) &^ tops
 			// Numbers of 7 bits become such of 14, 28 and 56.
 			n = n&0x007f007f007f007f | n&0x7f007f007f007f00>>1
 			n = n&0x00003fff00003fff | n&0x3fff00003fff0000>>2
-			return n&0x000000000fffffff | n&0x0fffffff00000000>>4
+			return n&0x000000000fffffff | n&0x0fffffff00000000>>4, at
 		}
 	}
-	if r.at+1 < len(r.b) && r.b[r.at+1] < 0x80 {
-		r.at += 2
-		return uint64(r.b[r.at-2])&0x7f | uint64(r.b[r.at-1])<<7
-	}
-	n, size := binary.Uvarint(r.b[r.at:])
+	n, size := binary.Uvarint(b[min(at, len(b)):])
 	if size <= 0 {
-		r.fail()
-		return 0
+		return 0, len(b) + 1
 	}
-	r.at += size
-	return n
+	return n, at + size
 }
 
 // count reads a number that is no greater than a limit.

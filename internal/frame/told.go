@@ -3,6 +3,7 @@ package frame
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync"
 
 	"outsight/internal/model"
 )
@@ -66,13 +67,21 @@ func (t *toldHistograms) index() bool {
 			at = skipNumbers(b, at, 1+int(head&1)+int(head>>1&1))
 			next := uint64(0)
 			for runs := head >> 2; runs > 0; runs-- {
-				skip, at = numberAt(b, at)
 				var count uint64
-				count, at = numberAt(b, at)
+				if at+1 < len(b) && b[at]|b[at+1] < 0x80 { // as mostly
+					skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
+				} else {
+					skip, at = numberAt(b, at)
+					count, at = numberAt(b, at)
+				}
 				if next += skip + count; at > len(b) || skip > allBuckets || count > allBuckets || next > allBuckets {
 					return false
 				}
-				at = skipNumbers(b, at, int(count))
+				if len(b)-at >= 8 && count <= 8 && binary.LittleEndian.Uint64(b[at:])<<(64-8*count)&tops == 0 {
+					at += int(count) // each byte is a number
+				} else {
+					at = skipNumbers(b, at, int(count))
+				}
 			}
 			if at > len(b) {
 				return false
@@ -84,21 +93,10 @@ func (t *toldHistograms) index() bool {
 
 // numberAt reads a number. It answers where the next one begins: behind the end of b where there is none.
 func numberAt(b []byte, at int) (n uint64, next int) {
-	switch {
-	case at < len(b) && b[at] < 0x80:
+	if at < len(b) && b[at] < 0x80 {
 		return uint64(b[at]), at + 1
-	case at+1 < len(b) && b[at+1] < 0x80:
-		return uint64(b[at]&0x7f) | uint64(b[at+1])<<7, at + 2
 	}
 	return longAt(b, at)
-}
-
-func longAt(b []byte, at int) (n uint64, next int) {
-	r := reader{b: b, at: min(at, len(b))}
-	if n = r.long(); r.failed {
-		return 0, len(b) + 1
-	}
-	return n, r.at
 }
 
 // skipNumbers passes over n numbers. It answers as numberAt does.
@@ -108,6 +106,9 @@ func skipNumbers(b []byte, at, n int) (next int) {
 		if found := bits.OnesCount64(last); found < n {
 			n, at = n-found, at+8
 			continue
+		}
+		if last == tops { // each byte is a number
+			return at + n
 		}
 		for ; n > 1; n-- {
 			last &= last - 1
@@ -161,8 +162,12 @@ func (t *tally) read(b []byte, at int, times uint64) {
 	next := 0
 	for runs := head >> 2; runs > 0; runs-- {
 		var skip, count uint64
-		skip, at = numberAt(b, at)
-		count, at = numberAt(b, at)
+		if at+1 < len(b) && b[at]|b[at+1] < 0x80 {
+			skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
+		} else {
+			skip, at = numberAt(b, at)
+			count, at = numberAt(b, at)
+		}
 		first := next + int(skip)
 		next = first + int(count)
 		if t.end == 0 {
@@ -190,6 +195,15 @@ func addCounts(buckets []uint64, b []byte, at int, times uint64) (next int) {
 				eight[6] += times * (w >> 48 & 0x7f)
 				eight[7] += times * (w >> 56 & 0x7f)
 				at += 8
+				continue
+			}
+		} else if len(b)-at >= 8 {
+			if w := binary.LittleEndian.Uint64(b[at:]); w<<(64-8*len(some))&tops == 0 {
+				for i := range some {
+					some[i] += times * (w & 0x7f)
+					w >>= 8
+				}
+				at += len(some)
 				continue
 			}
 		}
@@ -226,7 +240,7 @@ func (d *Difference) tally(t *tally, column, row int) {
 	}
 }
 
-// gains are what the histograms of all rows of a column gained.
+// gains are what the histograms of rows of a column gained.
 type gains struct {
 	rows []rowGain
 	// bucket has the buckets of all rows that gained something, counted from minBucket, and count what that is.
@@ -234,6 +248,7 @@ type gains struct {
 	count  []uint64
 }
 
+// rowGain is that of a row. It begins behind its end where it was not added up.
 type rowGain struct {
 	sumNS, zero, overflow uint64
 	// counted is the sum of counts, of which the row has those up to end.
@@ -241,44 +256,65 @@ type rowGain struct {
 	begin, end uint32
 }
 
-// AddUp adds up what all rows gained of histograms, at once: worth it where most are asked for, and some several times.
-// Nothing else may use d meanwhile.
-func (d *Difference) AddUp() {
-	d.gains = make([]gains, len(d.After.Histograms))
-	var t tally
-	for column := range d.gains {
-		if h := &d.After.Histograms[column]; len(h.told) > 0 {
-			d.gains[column].add(d, column, h.told[0].total, &t)
-		}
+// AddUp adds up what rows gained of a histogram, at once: worth it for rows that are asked for several times. Nothing else
+// may ask d for histograms meanwhile.
+func (d *Difference) AddUp(column int, rows []int32) {
+	if column >= len(d.After.Histograms) || len(d.After.Histograms[column].told) == 0 {
+		return
 	}
+	if d.gains == nil {
+		d.gains = make([]gains, len(d.After.Histograms))
+	}
+	d.gains[column].add(d, column, rows)
 }
 
-// add adds up a column with so many buckets in After, as its frame says.
-func (g *gains) add(d *Difference, column, total int, t *tally) {
+// gained is what was added up of a row; ok is false where it was not.
+func (d *Difference) gained(column, row int) (g *gains, ok bool) {
+	if d.gains == nil || d.gains[column].rows == nil {
+		return nil, false
+	}
+	g = &d.gains[column]
+	return g, g.rows[row].begin <= g.rows[row].end
+}
+
+// add adds rows up. In After they all have so many buckets as its frame says.
+func (g *gains) add(d *Difference, column int, rows []int32) {
+	total := d.After.Histograms[column].told[0].total
 	g.rows = d.memory.takeGains(len(d.After.IDs))
-	g.bucket, g.count = d.memory.takeNumbers(total+allBuckets), d.memory.takeWords(total+allBuckets)
-	at := 0
 	for row := range g.rows {
-		d.tally(t, column, row)
+		g.rows[row] = rowGain{begin: 1}
+	}
+	g.bucket, g.count = d.memory.takeNumbers(total+allBuckets), d.memory.takeWords(total+allBuckets)
+	t, at := tallies.Get().(*tally), 0
+	defer tallies.Put(t)
+	for _, row := range rows {
+		d.tally(t, column, int(row))
 		if room := at + t.end - t.first; room > len(g.bucket) { // the frame says too little
 			g.bucket = append(g.bucket, make([]uint32, room)...)
 			g.count = append(g.count, make([]uint64, room)...)
 		}
 		one := &g.rows[row]
 		*one = rowGain{sumNS: positive(t.sumNS), zero: positive(t.zero), overflow: positive(t.overflow), begin: uint32(at)}
-		for i := t.first; i < t.end; i++ {
-			n := positive(t.buckets[i])
-			t.buckets[i] = 0
-			g.bucket[at], g.count[at] = uint32(i), n
+		some := t.buckets[t.first:t.end]
+		bucket, count := g.bucket[at:][:len(some)], g.count[at:][:len(some)]
+		kept := 0
+		for i, n := range some {
+			n = positive(n)
+			some[i] = 0
+			bucket[kept], count[kept] = uint32(t.first+i), n
 			one.counted += n
 			if n > 0 {
-				at++
+				kept++
 			}
 		}
+		at += kept
 		one.end = uint32(at)
 		t.empty()
 	}
 }
+
+// tallies are empty.
+var tallies = sync.Pool{New: func() any { return &tally{} }}
 
 // addTo adds what a row gained to h.
 func (g *gains) addTo(h *Durations, row int) {

@@ -307,7 +307,7 @@ func checkSums(d *Difference) {
 				d.AddHistogram(&sum, column, row)
 			}
 		}
-		d.AddUp()
+		addUp(d, 1)
 	}
 }
 

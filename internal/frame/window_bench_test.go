@@ -27,7 +27,7 @@ func BenchmarkWindow(b *testing.B) {
 			}
 		}
 		d := Since(Edges, got[1], got[3])
-		d.AddUp()
+		addUp(d, 1)
 		for _, name := range histograms {
 			column := Histogram(Edges, name)
 			for range 2 {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // indexCacheBytes bounds the indexes of minutes that are kept in memory.
@@ -293,6 +296,14 @@ func readRecords(one []located, buffer []byte, done func(l located, record []byt
 			continue
 		}
 		done(l, buffer[min(l.offset-begin, int64(n)):min(l.end()-begin, int64(n))], nil)
+	}
+}
+
+// readAhead asks the system to read frames, and does not wait for them.
+func readAhead(one []located) {
+	if file, ok := one[0].in.from.(*os.File); ok {
+		// It is a hint: where it fails, they are read later.
+		_ = unix.Fadvise(int(file.Fd()), one[0].offset, int64(lengthOf(one)), unix.FADV_WILLNEED)
 	}
 }
 

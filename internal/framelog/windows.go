@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -213,19 +212,37 @@ type raw struct {
 	err    error
 }
 
+// records are what was read of frames, by their places.
+type records map[place]raw
+
 // decode reads and decodes all frames of the plans. It answers the hosts of which one cannot be read.
 func (q *query) decode(ctx context.Context, hosts []*hostReader) (again []*hostReader, err error) {
 	tasks, wanted, err := q.tasks(hosts)
 	if err != nil {
 		return nil, err
 	}
-	data, release, err := q.fetch(ctx, wanted)
+	var remote, local []located
+	for _, l := range slices.Concat(wanted...) {
+		if l.in.remote {
+			remote = append(remote, l)
+		} else {
+			local = append(local, l)
+		}
+	}
+	fetched, release, err := q.fetch(ctx, remote)
 	defer release()
 	if err != nil {
 		return nil, err
 	}
+	// The disk reads ahead while the first hosts are decoded. Each host is read by itself then: its records are in the
+	// processor's cache when they are decoded.
+	for _, one := range together(local) {
+		readAhead(one)
+	}
 	failed := make([]bool, len(tasks))
 	err = parallel(ctx, len(tasks), func(i int) error {
+		data, release := fetched.with(wanted[i])
+		defer release()
 		for _, t := range tasks[i] {
 			ok, err := q.decodeTask(t, data)
 			if err != nil {
@@ -243,11 +260,17 @@ func (q *query) decode(ctx context.Context, hosts []*hostReader) (again []*hostR
 	return again, err
 }
 
-// tasks are the frames that are not decoded yet, by the host, and all that is to be read for them.
-func (q *query) tasks(hosts []*hostReader) (tasks [][]task, wanted map[place]located, err error) {
-	tasks, wanted = make([][]task, len(hosts)), map[place]located{}
+// tasks are the frames that are not decoded yet, and all that is to be read for them, by the host.
+func (q *query) tasks(hosts []*hostReader) (tasks [][]task, wanted [][]located, err error) {
+	tasks, wanted = make([][]task, len(hosts)), make([][]located, len(hosts))
 	for i, h := range hosts {
-		seen := map[place]bool{}
+		want := func(l located) (added bool) {
+			if h.frames[l.place()] != nil || slices.ContainsFunc(wanted[i], func(w located) bool { return w.place() == l.place() }) {
+				return false
+			}
+			wanted[i] = append(wanted[i], l)
+			return true
+		}
 		for j := range h.plan {
 			p := &h.plan[j]
 			needed := []located{p.before, p.after}
@@ -255,17 +278,15 @@ func (q *query) tasks(hosts []*hostReader) (tasks [][]task, wanted map[place]loc
 				needed = needed[1:]
 			}
 			for _, l := range needed {
-				if h.frames[l.place()] != nil || seen[l.place()] {
+				if !want(l) {
 					continue
 				}
-				seen[l.place()] = true
 				t, err := q.task(h, p.of, l)
 				if err != nil {
 					return nil, nil, err
 				}
-				wanted[l.place()] = l
-				if t.key.in != nil && h.frames[t.key.place()] == nil {
-					wanted[t.key.place()] = t.key
+				if t.key.in != nil {
+					want(t.key)
 				}
 				tasks[i] = append(tasks[i], t)
 			}
@@ -293,9 +314,9 @@ func (q *query) task(h *hostReader, of *stream, l located) (task, error) {
 // readBuffers have records until they are decoded.
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// fetch reads the records of frames, which are good until release.
-func (q *query) fetch(ctx context.Context, wanted map[place]located) (data map[place]raw, release func(), err error) {
-	reads := together(slices.AppendSeq(make([]located, 0, len(wanted)), maps.Values(wanted)))
+// fetch reads the records of frames in as few reads as their places allow. They are good until release.
+func (q *query) fetch(ctx context.Context, wanted []located) (data records, release func(), err error) {
+	reads := together(wanted)
 	buffers := make([]*[]byte, len(reads))
 	release = func() {
 		for _, b := range buffers {
@@ -304,11 +325,10 @@ func (q *query) fetch(ctx context.Context, wanted map[place]located) (data map[p
 			}
 		}
 	}
-	data = make(map[place]raw, len(wanted))
+	data = make(records, len(wanted))
 	var mu sync.Mutex
 	err = parallel(ctx, len(reads), func(i int) error {
-		buffers[i] = readBuffers.Get().(*[]byte)
-		*buffers[i] = slices.Grow((*buffers[i])[:0], lengthOf(reads[i]))
+		buffers[i] = readBuffer(lengthOf(reads[i]))
 		readRecords(reads[i], *buffers[i], func(l located, record []byte, err error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -319,8 +339,41 @@ func (q *query) fetch(ctx context.Context, wanted map[place]located) (data map[p
 	return data, release, err
 }
 
+// readBuffer has room for n bytes.
+func readBuffer(n int) *[]byte {
+	b := readBuffers.Get().(*[]byte)
+	*b = slices.Grow((*b)[:0], n)
+	return b
+}
+
+// with has the records of a host, those that were not fetched being read now. They are good until release.
+func (fetched records) with(wanted []located) (data records, release func()) {
+	data = make(records, len(wanted))
+	var local []located
+	for _, l := range wanted {
+		if one, ok := fetched[l.place()]; ok {
+			data[l.place()] = one
+		} else {
+			local = append(local, l)
+		}
+	}
+	reads := together(local)
+	n := 0
+	for _, one := range reads {
+		n += lengthOf(one)
+	}
+	buffer := readBuffer(n)
+	room := (*buffer)[:n]
+	for _, one := range reads {
+		own := lengthOf(one)
+		readRecords(one, room[:own:own], func(l located, record []byte, err error) { data[l.place()] = raw{record, err} })
+		room = room[own:]
+	}
+	return data, func() { readBuffers.Put(buffer) }
+}
+
 // decodeTask decodes a frame, and its key frame if that is not decoded yet; ok is false where it cannot be read.
-func (q *query) decodeTask(t task, data map[place]raw) (ok bool, err error) {
+func (q *query) decodeTask(t task, data records) (ok bool, err error) {
 	if t.key.in == nil {
 		return false, nil
 	}
@@ -335,7 +388,7 @@ func (q *query) decodeTask(t task, data map[place]raw) (ok bool, err error) {
 	return f != nil, err
 }
 
-func (q *query) decodeOne(h *hostReader, l located, key *frame.Frame, data map[place]raw) (*frame.Frame, error) {
+func (q *query) decodeOne(h *hostReader, l located, key *frame.Frame, data records) (*frame.Frame, error) {
 	if f := h.frames[l.place()]; f != nil {
 		return f, nil
 	}

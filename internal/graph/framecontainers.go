@@ -274,18 +274,18 @@ func (p *part) fileRow(row int) int {
 
 const unknown = -2
 
-// gain is what a counter of a container gained. fileRow is that of the row.
-func (p *part) gain(column, row, fileRow int) (uint64, bool) {
+// gain is what a counter of a container gained; ok is false where that is not known. fileRow is that of the row.
+func (p *part) gain(column, row, fileRow int) (gained uint64, ok bool) {
 	n, ok := p.containers.Gain(column, row)
 	if !ok || p.fileBase == nil || !frame.Schema[frame.Containers].Columns[column].File || fileRow == -1 {
 		return n, ok
 	}
 	if fileRow == unknown {
-		return 0, true
+		return 0, false
 	}
 	was, known := p.fileBase.Tables[frame.Containers].Columns[column].At(fileRow)
 	if !known {
-		return 0, true
+		return 0, false
 	}
 	return since(was, n), true
 }

@@ -167,7 +167,6 @@ func (m *frameMap) readEdges() {
 	parallelEach(len(m.parts), func(i int) {
 		p := &m.parts[i]
 		p.edges = frame.Since(frame.Edges, p.Before, p.After)
-		p.edges.AddUp()
 		p.view.of(p)
 	})
 	n := 0
@@ -189,10 +188,26 @@ func (m *frameMap) readEdges() {
 		if from := at[i]; from != kept {
 			copy(m.rows[kept:], m.rows[from:from+counts[i]])
 		}
+		m.parts[i].rows = [2]int{kept, kept + counts[i]}
 		kept += counts[i]
 	}
 	clear(m.rows[kept:])
 	m.rows = m.rows[:kept]
+}
+
+// addUp adds up what a part's rows gained of histograms, which several sums ask for: those of wanted rows.
+func (m *frameMap) addUp(index int, histograms []int, wanted func(r *mapRow) bool) {
+	p := &m.parts[index]
+	all := m.rows[p.rows[0]:p.rows[1]]
+	rows := make([]int32, 0, len(all))
+	for i := range all {
+		if wanted(&all[i]) {
+			rows = append(rows, all[i].row)
+		}
+	}
+	for _, column := range histograms {
+		p.edges.AddUp(column, rows)
+	}
 }
 
 // readRows appends the rows of a part to rows, which has room for them.

@@ -119,9 +119,9 @@ func listsOf(things int, each func(f func(thing, row int32))) rowLists {
 	return rowLists{from[:things+1], rows}
 }
 
-// addSides adds up the rows of each node: as the node itself counted them where it did. Some relations are shown.
-func (m *frameMap) addSides(shown []int32) {
-	wanted := make([]int, len(m.nodes)) // how many histograms
+// histogramsOf says of how many of edgeHistograms each node has numbers, where some relations are shown.
+func (m *frameMap) histogramsOf(shown []int32) (wanted []int) {
+	wanted = make([]int, len(m.nodes))
 	for i := range wanted {
 		if wanted[i] = len(edgeHistograms); m.o.Brief && m.nodes[i].ID != m.o.Node {
 			wanted[i] = 1
@@ -130,6 +130,11 @@ func (m *frameMap) addSides(shown []int32) {
 	for _, i := range shown {
 		wanted[m.relations[i].client], wanted[m.relations[i].server] = len(edgeHistograms), len(edgeHistograms)
 	}
+	return wanted
+}
+
+// addSides adds up the rows of each node, with so many histograms: as the node itself counted them where it did.
+func (m *frameMap) addSides(wanted []int) {
 	of := func(server bool) rowLists {
 		return listsOf(len(m.nodes), func(f func(node, row int32)) {
 			for i := range m.rows {
@@ -213,9 +218,19 @@ func (m *frameMap) graph() *Graph {
 	}
 	g.UnmatchedShare = float64(unmatched) / float64(max(len(m.relations), 1))
 	g.UnmatchedBytesShare = unmatchedBytes / max(g.bytes, 1)
-	m.count(g)
 	shown := m.busiest()
-	m.addSides(shown)
+	wanted := m.histogramsOf(shown)
+	parallelEach(len(m.parts), func(i int) {
+		m.addUp(i, edgeHistograms[1:], func(r *mapRow) bool {
+			if r.relation < 0 {
+				return false
+			}
+			relation := &m.relations[r.relation]
+			return max(wanted[relation.client], wanted[relation.server]) > 1
+		})
+	})
+	m.count(g)
+	m.addSides(wanted)
 	g.OmittedEdges = len(m.relations) - len(shown)
 	g.Nodes = m.shownNodes(shown)
 	m.makeEdges(g, shown)

@@ -21,12 +21,15 @@ func readFrameMap(w *frame.Window, o Options) *frameMap {
 	m := newFrameMap(w, o)
 	m.findContainers()
 	both(m.useContainers, m.readEdges)
-	m.findEnds()
-	m.pair()
-	m.name()
-	m.makeNodes()
-	m.relate()
-	m.crossings = m.cross()
+	all := func(*mapRow) bool { return true }
+	parallelWith(len(m.parts), func(i int) { m.addUp(i, edgeHistograms[:1], all) }, func() {
+		m.findEnds()
+		m.pair()
+		m.name()
+		m.makeNodes()
+		m.relate()
+		m.crossings = m.cross()
+	})
 	return m
 }
 
@@ -67,6 +70,8 @@ type part struct {
 	newest, silent bool
 	frame.Span
 	containers, edges *frame.Difference
+	// rows of edges in which something happened are those of the map from rows[0] to rows[1].
+	rows [2]int
 	// containerOf is the index of the container of each row of After's containers, -1 where it is no one's.
 	containerOf []int32
 	// addressOf is the index of an address by its string; -1 where that is not known yet.

@@ -205,6 +205,48 @@ func TestWindowAcrossARestart(t *testing.T) {
 	check("a container's restart", restarted(start, 2, 40, 5), 3+2, 300+40, 20+5)
 }
 
+// TestCountersOfFilesThatComeLate: a file that is first read in a later frame has counted since its container began. What it
+// gained is told of windows from that frame on, of those in which the container began, and of no other one, as nobody
+// knows what it had.
+func TestCountersOfFilesThatComeLate(t *testing.T) {
+	at := func(second int, read ...uint64) *model.Snapshot {
+		s := &model.Snapshot{Time: start.Add(time.Duration(second) * time.Second), Host: model.Host{Name: "vm"},
+			Containers: []model.ContainerSample{{Container: container("old", "old"), CPU: &model.CPUCounters{UsageNS: uint64(second) * 1e9}}}}
+		if second >= 10 {
+			s.Containers = append(s.Containers, model.ContainerSample{Container: container("new", "new")})
+		}
+		for i, bytes := range read {
+			s.Containers[i].Disk = &model.DiskCounters{ReadBytes: bytes}
+		}
+		return s
+	}
+	check := func(name string, spans []frame.Span, old, fresh any) {
+		t.Helper()
+		last := spans[len(spans)-1].After
+		g := FromFrames(&frame.Window{From: start, To: last.Time, Hosts: []frame.HostSpans{{Host: "vm", Spans: spans}}}, Options{})
+		for id, want := range map[string]any{"old": old, "new": fresh} {
+			var got any
+			if n := g.Node(id); n == nil {
+				t.Errorf("%s: no container %q", name, id)
+			} else if rate := n.Usage.DiskReadBytes; rate != nil {
+				got = math.Round(*rate * g.CoveredSeconds)
+			}
+			if got != want {
+				t.Errorf("%s: %q read %v bytes, want %v", name, id, got, want)
+			}
+		}
+	}
+	f := framesOf(at(0), at(10), at(20, 700, 30), at(30, 750, 70))
+	check("before the first reading", []frame.Span{{Before: f[0], After: f[1]}}, nil, nil)
+	check("from before it", []frame.Span{{Before: f[0], After: f[3]}}, nil, 70.0)
+	check("from a frame of both without it", []frame.Span{{Before: f[1], After: f[3]}}, nil, nil)
+	check("from it on", []frame.Span{{Before: f[2], After: f[3]}}, 50.0, 40.0)
+	// The agent begins anew in the window: what the file had when the agent before ended is known or not.
+	next := framesOf(at(40, 800, 90))[0]
+	check("an agent later, known", []frame.Span{{Before: f[2], After: f[3]}, {After: next}}, 100.0, 60.0)
+	check("an agent later, unknown", []frame.Span{{Before: f[0], After: f[1]}, {After: next}}, nil, nil)
+}
+
 // TestHostsOfPartOfAWindow: one host is seen for half of the window, one in one frame alone, and one is not heard of
 // any more.
 func TestHostsOfPartOfAWindow(t *testing.T) {

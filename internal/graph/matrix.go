@@ -257,6 +257,7 @@ func MatrixFromFrames(w *frame.Window, o MatrixOptions) (*Matrix, error) {
 	}
 	m := readFrameMap(w, Options{By: o.By, Names: o.Names})
 	defer m.release()
+	parallelEach(len(m.parts), func(i int) { m.addUp(i, edgeHistograms[1:], func(*mapRow) bool { return true }) })
 	return m.matrix(o, numbers), nil
 }
 

@@ -36,24 +36,23 @@ func both(first, second func()) {
 }
 
 // parallelEach calls f for each of n things that take long, on as many goroutines as there are processors.
-func parallelEach(n int, f func(i int)) {
-	workers := min(runtime.GOMAXPROCS(0), n)
-	if workers <= 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
+func parallelEach(n int, f func(i int)) { parallelWith(n, f, func() {}) }
+
+// parallelWith is parallelEach with something that is done first, while other processors begin.
+func parallelWith(n int, f func(i int), first func()) {
 	var next atomic.Int64
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
 			f(int(i))
 		}
 	}
-	all := work
-	for range workers - 1 {
+	all := func() {
+		first()
+		work()
+	}
+	for range min(runtime.GOMAXPROCS(0)-1, n) {
 		others := all
-		all = func() { both(work, others) }
+		all = func() { both(others, work) }
 	}
 	all()
 }
