@@ -244,8 +244,11 @@ type Agent struct {
 	translationsOf   uint64
 	// keeping is nil where costs are not measured.
 	keeping *keeping
-	spent   spending
-	cpu     cpuFromFiles
+	// programs are as they were when the measurement with that number was the newest.
+	programs   []model.ProgramCost
+	programsOf uint64
+	spent      spending
+	cpu        cpuFromFiles
 }
 
 // New makes an agent that reads sources. Nothing is read before Run.

@@ -25,7 +25,7 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	s.AvailableBytes, err = readAvailable(a.options.ProcRoot)
 	a.failures.note("memory available", err)
 	if a.sources.Programs != nil {
-		s.Programs = a.sources.Programs.ProgramCosts()
+		s.Programs = a.programCosts()
 		s.Drops = append(s.Drops, missedEvents(s.Programs))
 	}
 	for _, r := range a.sources.Reporters {
@@ -53,6 +53,18 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 		s.Drops = append(s.Drops, q.drop())
 	}
 	s.Drops = append(s.Drops, a.builder.Drops()...)
+}
+
+// programCosts are what the kernel programs cost. Where that is measured, it is another one, and events that were missed
+// are looked for, only when there is a newer measurement: a look takes a system call for each program.
+func (a *Agent) programCosts() []model.ProgramCost {
+	if a.keeping == nil {
+		return a.sources.Programs.ProgramCosts()
+	}
+	if _, number := a.keeping.meter.last(); a.programs == nil || number != a.programsOf {
+		a.programs, a.programsOf = a.sources.Programs.ProgramCosts(), number
+	}
+	return slices.Clone(a.programs)
 }
 
 // maxOverQuota bounds the sums that are kept of containers without groups.
