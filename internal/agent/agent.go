@@ -77,6 +77,14 @@ type Refresher interface {
 	Refresh()
 }
 
+// TrafficTaker is implemented by Files that want to know before a reading in which network namespaces something went on.
+// It is called by the goroutine that reads the Counters.
+type TrafficTaker interface {
+	// Traffic has by the number of a namespace a sum that changes with the counters of its edges; nil where they could not be
+	// read.
+	Traffic(map[uint32]uint64)
+}
+
 // Processes knows what to call a process. It is called by the goroutine that reads the Counters.
 type Processes interface {
 	// Name is what to call process pid, or where pid is 0 any process, of a control group of which
