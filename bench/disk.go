@@ -268,7 +268,7 @@ func (b *diskBench) costs(ctx context.Context, l container.Layout, o options) ([
 
 var diskPrograms = []string{"tp_btf/block_rq_issue", "tp_btf/block_rq_complete", "tp_btf/ext4_sync_file_enter",
 	"tp_btf/ext4_sync_file_exit",
-	"iter/task (files)", "tp_btf/sched_process_exit (files)"}
+	"syscall (files)", "iter/task (files)", "tp_btf/sched_process_exit (files)"}
 
 func costsByName(p *kernel.Probes) map[string]model.ProgramCost {
 	all := map[string]model.ProgramCost{}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -84,7 +85,7 @@ func runTime(programs []program) (ns uint64) {
 
 // programsOf lists the kernel programs that a process holds open.
 func programsOf(ctx context.Context, pid int) ([]program, error) {
-	ids, err := programIDs(pid)
+	ids, err := idsOf(pid, "prog_id:")
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,50 @@ func programsOf(ctx context.Context, pid int) ([]program, error) {
 	return own, nil
 }
 
-func programIDs(pid int) (map[int]bool, error) {
+// figuresTimer is how long the kernel's timer of a process has read figures so far, in ns.
+func figuresTimer(ctx context.Context, pid int) (ns uint64, err error) {
+	ids, err := idsOf(pid, "map_id:")
+	if err != nil {
+		return 0, err
+	}
+	out, err := output(ctx, "bpftool", "map", "show", "-j")
+	if err != nil {
+		return 0, err
+	}
+	var all []struct {
+		ID   int    `json:"id"`
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(out, &all); err != nil {
+		return 0, fmt.Errorf("reading the output of bpftool: %w", err)
+	}
+	for _, m := range all {
+		if !ids[m.ID] || m.Name != figuresControl {
+			continue
+		}
+		if out, err = output(ctx, "bpftool", "map", "dump", "id", strconv.Itoa(m.ID), "-j"); err != nil {
+			return 0, err
+		}
+		var entries []struct {
+			Formatted struct {
+				Value struct {
+					CostNS uint64 `json:"cost_ns"`
+				} `json:"value"`
+			} `json:"formatted"`
+		}
+		if err := json.Unmarshal(out, &entries); err != nil || len(entries) != 1 {
+			return 0, fmt.Errorf("reading %d entries of map %s: %w", len(entries), m.Name, err)
+		}
+		return entries[0].Formatted.Value.CostNS, nil
+	}
+	return 0, fmt.Errorf("process %d has no map %s", pid, figuresControl)
+}
+
+// figuresControl is figures_controls of bpf/groups, as much of it as the kernel keeps.
+const figuresControl = "figures_control"
+
+// idsOf are the numbers of programs (key prog_id:) or maps (map_id:) of which a process has descriptors.
+func idsOf(pid int, key string) (map[int]bool, error) {
 	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 	if err != nil {
 		return nil, err
@@ -115,7 +159,7 @@ func programIDs(pid int) (map[int]bool, error) {
 		if err != nil {
 			continue // closed meanwhile
 		}
-		if _, after, found := strings.Cut(string(text), "prog_id:"); found {
+		if _, after, found := strings.Cut(string(text), key); found {
 			var id int
 			if _, err := fmt.Sscan(after, &id); err == nil {
 				ids[id] = true

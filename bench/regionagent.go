@@ -178,6 +178,10 @@ func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
 	}
 	figures := runTimeOf(programs, figuresProgram)
 	before := runTime(programs)
+	timer, err := figuresTimer(ctx, pid)
+	if err != nil {
+		return nil, err
+	}
 	samples, err := sampleProcess(pid)
 	if err != nil {
 		return nil, err
@@ -206,6 +210,10 @@ func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
 	if programs, err = programsOf(ctx, pid); err != nil {
 		return nil, err
 	}
+	timerAfter, err := figuresTimer(ctx, pid)
+	if err != nil {
+		return nil, err
+	}
 	if len(sample.Containers) < o.containers || len(sample.Edges) < asleepEdges {
 		return nil, fmt.Errorf("%d containers and %d edges were read, want %d and %d", len(sample.Containers), len(sample.Edges),
 			o.containers, asleepEdges)
@@ -221,10 +229,9 @@ func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
 			unit: "% of a core", budget: asleepBudget, detail: fmt.Sprintf("%.3g to %.3g with 95 %% certainty: schedstat of its threads, and "+
 				"%d of %d samples of where they were, one each %d us of their CPU time; they ran %.3g times a second; %s", ofCore(low),
 				ofCore(high), user, all, samplePeriod/1000, used.wakeups(), of)},
-		row{what: "agent asleep: its process in the kernel, without the kernel program for figures", value: ofCore(100-part) - 100*inProgram/seconds,
-			unit: "% of a core", detail: "the rest"},
-		row{what: "agent asleep: the kernel program for figures, which it calls each second", value: 100 * inProgram / seconds,
-			unit: "% of a core", detail: "the kernel's statistics of programs"},
+		row{what: "agent asleep: its process in the kernel", value: ofCore(100 - part), unit: "% of a core", detail: "the rest"},
+		row{what: "agent asleep: the kernel's timer that reads figures each second, no process", value: 100 * float64(timerAfter-timer) / 1e9 / seconds,
+			unit: "% of a core", detail: "by its own clock"},
 		row{what: "agent asleep: kernel programs at hooks", value: 100 * (float64(runTime(programs)-before)/1e9 - inProgram) / seconds,
 			unit: "% of a core", detail: "the same; what the containers and this machine do makes them run"})
 	readings, err := w.readings(ctx, a, shared, parsed[0])

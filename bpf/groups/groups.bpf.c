@@ -10,6 +10,7 @@
 #include "groups/groups.h"
 #include "groups/groups_maps.h"
 #include "groups/stat.h"
+#include "include/timer.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -178,12 +179,96 @@ static long read_group(u32 number, struct read_request *request)
 	return 0;
 }
 
+/*
+ * One at a time reads. Nobody waits here: a timer may have interrupted the program that it would
+ * wait for.
+ */
+static __always_inline bool begin_reading(struct figures_control *c)
+{
+	return !__sync_lock_test_and_set(&c->taking, 1);
+}
+
+static __always_inline void end_reading(struct figures_control *c)
+{
+	__sync_lock_test_and_set(&c->taking, 0);
+}
+
+/* Is READING_BUSY while the timer reads. */
 SEC("syscall")
 int read_groups(struct read_request *request)
 {
+	u32 zero = 0;
 	struct read_request r = {request->first, request->count};
+	struct figures_control *c = bpf_map_lookup_elem(&figures_controls, &zero);
 
+	if (!c || !begin_reading(c))
+		return READING_BUSY;
 	bpf_loop(r.count, read_group, &r, 0);
+	if (!r.first && r.count >= c->groups)
+		c->read_ns = bpf_ktime_get_ns();
+	end_reading(c);
+	return 0;
+}
+
+#define SLICE_GROUPS 32		/* read in one interrupt: some 80 us */
+#define SLICE_PAUSE_NS 1000000ULL
+
+/*
+ * Reads a slice of the groups. The next one follows soon, and after the last the first one is due.
+ * While a program reads them at the same pace there is nothing to do.
+ */
+static int on_figures_timer(void *map, u32 *key, struct figures_timer *value)
+{
+	u32 zero = 0;
+	struct figures_control *c = bpf_map_lookup_elem(&figures_controls, &zero);
+
+	if (!c || !c->interval_ns)
+		return 0;
+	u64 began = bpf_ktime_get_ns(), interval = c->interval_ns;
+	u64 due = began + SLICE_PAUSE_NS;
+	if (!value->next && began - c->read_ns < interval + interval / 2) {
+		due = value->due_ns = began + interval;
+	} else if (begin_reading(c)) {
+		u64 groups = c->groups;
+		struct read_request r = {value->next, SLICE_GROUPS};
+
+		if (r.first + r.count > groups)
+			r.count = groups > r.first ? groups - r.first : 0;
+		bpf_loop(r.count, read_group, &r, 0);
+		end_reading(c);
+		value->next += SLICE_GROUPS;
+		if (value->next >= groups) {
+			value->next = 0;
+			c->readings++;
+			value->due_ns += interval;
+			if (value->due_ns <= began)
+				value->due_ns = began + interval;
+			due = value->due_ns;
+		}
+	}
+	u64 now = bpf_ktime_get_ns();
+	c->cost_ns += now - began;
+	arm(&value->timer, due, now);
+	return 0;
+}
+
+/* Starts the timer. Its first reading is due at once. */
+SEC("syscall")
+int start_figures(void *ctx)
+{
+	u32 zero = 0;
+	struct figures_timer *value = bpf_map_lookup_elem(&figures_timers, &zero);
+
+	if (!value)
+		return 1;
+	long error = bpf_timer_init(&value->timer, &figures_timers, CLOCK_MONOTONIC);
+	if (error && error != -EBUSY) /* busy: it was started before */
+		return 2;
+	if (bpf_timer_set_callback(&value->timer, on_figures_timer))
+		return 3;
+	value->due_ns = bpf_ktime_get_ns();
+	value->next = 0;
+	arm(&value->timer, value->due_ns, value->due_ns);
 	return 0;
 }
 

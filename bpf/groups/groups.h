@@ -70,6 +70,18 @@ struct watch_request {
 	u64 ids[CONTROLLERS];
 };
 
+#define READING_BUSY 1 /* what read_groups answers while another one reads */
+
+/* What the agent tells the timer that reads figures, and the other way round. */
+struct figures_control {
+	u64 interval_ns; /* between two readings; 0 ends them */
+	u64 groups;	 /* so many slots are read, from the first on */
+	u64 taking;	 /* 1 while figures are read, by a program or the timer */
+	u64 read_ns;	 /* when a program read all groups last, on the monotonic clock */
+	u64 readings;	 /* of all groups that the timer has made */
+	u64 cost_ns;	 /* that they took */
+};
+
 /* Arguments of read_groups and read_flushed. */
 struct read_request {
 	u32 first;

@@ -5,6 +5,7 @@
 
 #include "include/kernel.h"
 #include "groups/groups.h"
+#include "include/timer.h"
 
 #define MAX_STAT_CPUS 16 /* with more, to add up the CPUs' counters costs more than to read the file */
 
@@ -50,7 +51,28 @@ struct {
 	__type(value, struct flushed_stat);
 } flushed SEC(".maps");
 
-/* For the one who runs the programs: one at a time does. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct figures_control);
+} figures_controls SEC(".maps");
+
+struct figures_timer {
+	struct bpf_timer timer;
+	u64 due_ns;
+	u32 next; /* the first slot of the next slice */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct figures_timer);
+} figures_timers SEC(".maps");
+
+/* For whoever has set figures_control.taking. */
 struct stat_scratch {
 	s64 flushed[STAT_WORDS];
 	s64 sum[STAT_WORDS];

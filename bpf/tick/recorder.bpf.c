@@ -13,6 +13,7 @@
 #include "block/disk.h"
 #include "include/cgroup_id.h"
 #include "include/histogram.h"
+#include "include/timer.h"
 #include "net/edges.h"
 #include "sched/cgroup_maps.h"
 #include "sched/cgroups.h"
@@ -417,19 +418,6 @@ static __noinline int take_sample(struct recorder_control *c)
 	__sync_fetch_and_add(&c->samples_made, w.used);
 	__sync_fetch_and_add(&c->ticks_made, 1);
 	return 0;
-}
-
-/*
- * Stays on its CPU since 6.7 (d6247ecb6c1e), where the kernel may else move it to one that is
- * awake. Absolute expiry since 6.4 (f71f8530494b); before that a little of each tick's time is
- * lost.
- */
-static __always_inline void arm(struct bpf_timer *timer, u64 due, u64 now)
-{
-	if (bpf_timer_start(timer, due, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN) != -EINVAL)
-		return;
-	if (bpf_timer_start(timer, due, BPF_F_TIMER_ABS) == -EINVAL)
-		bpf_timer_start(timer, due > now ? due - now : 0, 0);
 }
 
 /* Takes the tick that is due at a timer, unless another timer has taken it or is at one. */

@@ -7,21 +7,12 @@
 #include "block/disk.h"
 #include "include/cgroup_id.h"
 #include "include/histogram.h"
+#include "include/timer.h"
 #include "net/edges.h"
 #include "sched/cgroup_maps.h"
 #include "sched/cgroups.h"
 #include "sched/run_queue_clock.h"
 #include "tick/recorder.h"
-
-#define CLOCK_MONOTONIC 1
-#define BPF_F_TIMER_ABS 1
-#define BPF_F_TIMER_CPU_PIN 2
-#define EBUSY 16
-#define EINVAL 22
-
-struct bpf_timer {
-	u64 opaque[2];
-} __attribute__((aligned(8)));
 
 struct recorder_timer {
 	struct bpf_timer timer;

@@ -77,6 +77,14 @@ type Refresher interface {
 	Refresh()
 }
 
+// TrafficTaker is implemented by Files that want to know before a reading in which network namespaces something went on.
+// It is called by the goroutine that reads the Counters.
+type TrafficTaker interface {
+	// Traffic has by the number of a namespace a sum that changes with the counters of its edges; nil where they could not be
+	// read.
+	Traffic(map[uint32]uint64)
+}
+
 // Processes knows what to call a process. It is called by the goroutine that reads the Counters.
 type Processes interface {
 	// Name is what to call process pid, or where pid is 0 any process, of a control group of which
@@ -186,6 +194,9 @@ type Options struct {
 	// Rarely, if it is not 0, is the time between two snapshots from the tenth on, where no container begins or ends. In
 	// the Intervals between, nothing is done but Refresh of Files.
 	Rarely time.Duration
+	// Refreshed says that the kernel does by itself what Refresh of Files does: an agent that reads rarely need not wake up
+	// for it.
+	Refreshed bool
 	// Host as ReadHost finds it.
 	Host    model.Host
 	Network network.Options
@@ -218,9 +229,10 @@ type Agent struct {
 	sinks       []*queue
 	failures    *failures
 	// last is when the kernel was read for the newest frame. containersChanged: a control group of a container has begun
-	// or ended since.
+	// or ended since; changed has a value when it has become true.
 	last              time.Time
 	containersChanged atomic.Bool
+	changed           chan struct{}
 	builder           *frame.Builder
 	frame             atomic.Pointer[frame.Frame]
 	// edges are the last that could be read.
@@ -246,8 +258,11 @@ type Agent struct {
 	translationsOf   uint64
 	// keeping is nil where costs are not measured.
 	keeping *keeping
-	spent   spending
-	cpu     cpuFromFiles
+	// programs are as they were when the measurement with that number was the newest.
+	programs   []model.ProgramCost
+	programsOf uint64
+	spent      spending
+	cpu        cpuFromFiles
 }
 
 // New makes an agent that reads sources. Nothing is read before Run.
@@ -280,6 +295,7 @@ func New(sources Sources, o Options) *Agent {
 		proxies:     proxies{of: make(map[string]*proxySums)},
 		drops:       newPacketDrops(),
 		builder:     frame.NewBuilder(o.Epoch),
+		changed:     make(chan struct{}, 1),
 	}
 	for name, sink := range o.Sinks {
 		a.sinks = append(a.sinks, newQueue(name, sink.Consume, &a.spent, o.Logger))
@@ -340,10 +356,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	refresher, _ := a.sources.Files.(Refresher)
+	if a.options.Refreshed {
+		refresher = nil
+	}
 	for steps := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-a.changed:
+			timer.Reset(a.pause(time.Now(), steps))
+			continue
 		case <-timer.C:
 		}
 		if a.due(time.Now(), steps) {
@@ -352,8 +374,20 @@ func (a *Agent) Run(ctx context.Context) error {
 		} else if refresher != nil {
 			refresher.Refresh()
 		}
-		timer.Reset(untilNext(time.Now(), a.options.Interval))
+		timer.Reset(a.pause(time.Now(), steps))
 	}
+}
+
+// pause is how long there is nothing to do, after so many snapshots.
+func (a *Agent) pause(now time.Time, steps int) time.Duration {
+	pause := untilNext(now, a.options.Interval)
+	if !a.options.Refreshed || steps < awakeSteps || a.containersChanged.Load() {
+		return pause
+	}
+	for !a.rested(now.Add(pause)) {
+		pause += a.options.Interval
+	}
+	return pause
 }
 
 // awakeSteps are made before an agent begins to read rarely: by then figures were compared with their files.
@@ -362,7 +396,12 @@ const awakeSteps = 10
 // due says whether it is time for a snapshot, of which there were steps.
 func (a *Agent) due(now time.Time, steps int) bool {
 	changed := a.containersChanged.Swap(false)
-	return steps < awakeSteps || changed || now.Sub(a.last) > a.options.Rarely-a.options.Interval/2
+	return steps < awakeSteps || changed || a.rested(now)
+}
+
+// rested says whether the last snapshot is as long ago as it may be.
+func (a *Agent) rested(now time.Time) bool {
+	return now.Sub(a.last) > a.options.Rarely-a.options.Interval/2
 }
 
 // step makes a frame and hands it on.
@@ -416,6 +455,12 @@ func (a *Agent) follow(ctx context.Context) {
 			a.sources.Registry.HandleEvent(e)
 			if c := a.sources.Registry.Lookup(e.ID); e.Kind != model.TaskAttached && c != nil && c.ID != model.HostContainerID {
 				a.containersChanged.Store(true)
+				if a.options.Rarely > 0 {
+					select {
+					case a.changed <- struct{}{}:
+					default: // it knows
+					}
+				}
 			}
 			end()
 		}

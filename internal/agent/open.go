@@ -250,6 +250,12 @@ func Open(o HostOptions) (*Host, error) {
 			o.Sinks = map[string]Sink{}
 		}
 		o.Sinks["regions"] = h.regions
+		// Readers get figures that are a second old, also when this process has no CPU time.
+		if err := probes.ReadGroupsEvery(cmp.Or(o.Interval, time.Second)); err != nil {
+			o.Logger.Debug("this process has to call for the figures of groups", "error", err)
+		} else {
+			o.Refreshed = true
+		}
 		sources.Reporters = append(sources.Reporters, h.regions)
 	}
 	sources.CountsReclaim = works(probes.Features(), kernel.ReclaimFeature)
@@ -395,10 +401,12 @@ func (h *Host) Restore(part string) error {
 
 // Spent is what parts cost beside their kernel programs.
 func (h *Host) Spent() (own, kernel map[string]uint64) {
-	if h.flight == nil {
-		return nil, nil
+	_, figures := h.probes.TimerReadings()
+	own, kernel = map[string]uint64{}, map[string]uint64{partGroups: uint64(figures)}
+	if h.flight != nil {
+		own[recorderPart], kernel[recorderPart] = h.flight.Spent(), h.ticks.Cost()
 	}
-	return map[string]uint64{recorderPart: h.flight.Spent()}, map[string]uint64{recorderPart: h.ticks.Cost()}
+	return own, kernel
 }
 
 // Close unloads the programs and closes all files. Run must have returned.

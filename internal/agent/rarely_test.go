@@ -60,6 +60,42 @@ func TestSnapshotsAreRare(t *testing.T) {
 	})
 }
 
+// Where the kernel brings figures up to date by itself there is nothing to do between, and a container that begins or
+// ends has its snapshot at the next second as well.
+func TestSnapshotsAloneWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &refreshed{script: newScript()}
+		s.add("a", 7)
+		sources := s.sources()
+		sources.Files = s
+		a := New(sources, Options{Rarely: 30 * time.Second, Refreshed: true})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = a.Run(ctx) }()
+		after := func(d time.Duration, steps int) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.script.n != steps || s.n != 0 {
+				t.Errorf("%d snapshots and %d times figures, want %d and 0", s.script.n, s.n, steps)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		after(9*time.Second, awakeSteps)
+		after(29*time.Second, awakeSteps)
+		after(time.Second, awakeSteps+1)
+		after(10*time.Second, awakeSteps+1)
+		s.events <- model.CgroupEvent{Kind: model.CgroupMade, ID: 7}
+		after(time.Second, awakeSteps+2)
+		after(29*time.Second, awakeSteps+2)
+		after(time.Second, awakeSteps+3)
+		stop()
+		<-ended
+	})
+}
+
 // Without Rarely there is a snapshot each second.
 func TestSnapshotsAreEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (a *Agent) read() *model.Snapshot {
 	a.unread.Store(&unread)
 	s.Translations = a.readTranslations(begin, s.Edges)
 	a.readApplications()
-	s.Containers = a.readContainers(containers, counted)
+	s.Containers = a.readContainers(containers, s.Edges, counted)
 	if counting {
 		a.readPower(s, packages)
 	}
@@ -157,11 +157,34 @@ func (a *Agent) readTranslations(now time.Time, edges []model.Edge) []model.Tran
 	return network.OfEdges(a.translations, edges)
 }
 
-func (a *Agent) readContainers(containers []*model.Container, counted bool) []model.ContainerSample {
+// trafficOf is for TrafficTaker. Nothing is known where transfers are not counted.
+func (a *Agent) trafficOf(edges []model.Edge) map[uint32]uint64 {
+	if edges == nil || a.keeping == nil || a.keeping.index("transfers") < 0 || a.keeping.shed("transfers") {
+		return nil
+	}
+	traffic := make(map[uint32]uint64)
+	for i := range edges {
+		e, sum := &edges[i], uint64(0)
+		for _, n := range e.Counters.Plain() {
+			sum += *n
+		}
+		for _, end := range []*model.Container{e.Client.Container, e.Server.Container} {
+			if end != nil {
+				traffic[end.NetNS] += sum
+			}
+		}
+	}
+	return traffic
+}
+
+func (a *Agent) readContainers(containers []*model.Container, edges []model.Edge, counted bool) []model.ContainerSample {
 	// The samples point into the usages, which are of this snapshot alone.
 	usages := make([]container.Usage, len(containers))
 	if a.sources.Files != nil {
 		end := a.spent.on(partFiles)
+		if t, ok := a.sources.Files.(TrafficTaker); ok {
+			t.Traffic(a.trafficOf(edges))
+		}
 		a.sources.Files.Read(containers, usages)
 		end()
 	}

@@ -28,7 +28,7 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	a.failures.note("space of filesystems", err)
 	s.Drops = append(s.Drops, a.fileSystems.drop())
 	if a.sources.Programs != nil {
-		s.Programs = a.sources.Programs.ProgramCosts()
+		s.Programs = a.programCosts()
 		s.Drops = append(s.Drops, missedEvents(s.Programs))
 	}
 	for _, r := range a.sources.Reporters {
@@ -56,6 +56,18 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 		s.Drops = append(s.Drops, q.drop())
 	}
 	s.Drops = append(s.Drops, a.builder.Drops()...)
+}
+
+// programCosts are what the kernel programs cost. Where that is measured, it is another one, and events that were missed
+// are looked for, only when there is a newer measurement: a look takes a system call for each program.
+func (a *Agent) programCosts() []model.ProgramCost {
+	if a.keeping == nil {
+		return a.sources.Programs.ProgramCosts()
+	}
+	if _, number := a.keeping.meter.last(); a.programs == nil || number != a.programsOf {
+		a.programs, a.programsOf = a.sources.Programs.ProgramCosts(), number
+	}
+	return slices.Clone(a.programs)
 }
 
 // maxOverQuota bounds the sums that are kept of containers without groups.

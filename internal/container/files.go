@@ -17,7 +17,9 @@ type Files struct {
 	sources  [fileKinds]source
 	groups   map[string]*groupFiles
 	networks map[uint32]network
-	buffer   textBuffer
+	// traffic is what was counted of each network namespace for the next reading, nil where that is not known.
+	traffic map[uint32]uint64
+	buffer  textBuffer
 	// threads of the container that is looked at.
 	threads []uint32
 	turn    uint64
@@ -52,6 +54,8 @@ type network struct {
 	counters model.NetworkCounters
 	turn     uint64
 	backoff  backoff
+	// traffic was counted of it by the last reading.
+	traffic uint64
 	// stack is of the namespace's TCP, once it was read.
 	stack model.TCPCounters
 	read  bool
@@ -246,15 +250,25 @@ const (
 	backoffAfter = 8
 	// backoffEvery is how many turns apart it is read then, until it changes.
 	backoffEvery = 3
+	// quietEvery is that where something else tells of most changes.
+	quietEvery = 9
 )
+
+// Traffic says what kernel programs have counted in each network namespace, by its number: sums that change with most of
+// what its interfaces count. It is for the next reading. Where a namespace's sum is another one its interfaces are read,
+// and where it stands still they are looked at rarely.
+func (f *Files) Traffic(of map[uint32]uint64) { f.traffic = of }
 
 // backoff counts the equal readings in a row of a file.
 type backoff uint8
 
 // skips reports whether the reading of this turn is left out. Containers that began at different times are
 // read in different turns.
-func (b backoff) skips(turn, first uint64) bool {
-	return b >= backoffAfter && (turn-first)%backoffEvery != 0
+func (b backoff) skips(turn, first uint64) bool { return b.skipsBut(turn, first, backoffEvery) }
+
+// skipsBut is skips of a file that is read so many turns apart.
+func (b backoff) skipsBut(turn, first, every uint64) bool {
+	return b >= backoffAfter && (turn-first)%every != 0
 }
 
 // note takes note of a reading.

@@ -389,6 +389,95 @@ exec sleep 600`
 	}
 }
 
+// TestQuietInterfaces: interfaces that stand still are looked at rarely while kernel programs see nothing either, and in
+// the next reading when they have seen something.
+func TestQuietInterfaces(t *testing.T) {
+	l := hostLayout(t)
+	path := "/osct-quiet/" + testID(7)
+	id := makeGroup(t, l, path)
+	pid, netns := enterOwnNetwork(t, l, path, "/bin/sh", "-ec", `ip link add osct0 type veth peer name osct1
+echo 1 > /proc/sys/net/ipv6/conf/osct0/disable_ipv6
+echo 1 > /proc/sys/net/ipv6/conf/osct1/disable_ipv6
+ip addr add 10.99.0.1/24 dev osct0
+ip link set osct0 up; ip link set osct1 up
+ip neigh add 10.99.0.2 lladdr 02:00:00:00:00:02 dev osct0
+exec sleep 600`)
+	p := newProcesses("/proc", l.Subsystem)
+	eventually(t, func() error {
+		list, err := p.addresses(pid)
+		if err != nil || len(list) != 1 {
+			return fmt.Errorf("addresses %v, %v", list, err)
+		}
+		return nil
+	})
+	f := NewFiles(l, Options{})
+	defer f.Close()
+	containers := []*model.Container{{ID: testID(7), CgroupPath: path, Cgroup: id, PID: pid, NetNS: netns}}
+	usages := make([]Usage, 1)
+	packets := func(traffic map[uint32]uint64) uint64 {
+		t.Helper()
+		f.Traffic(traffic)
+		f.Read(containers, usages)
+		if usages[0].Network == nil {
+			t.Fatalf("no network: %v", usages[0].Err)
+		}
+		return usages[0].Network.TransmitPackets
+	}
+	sent := uint64(0)
+	send := func() {
+		t.Helper()
+		if out, err := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", pid), "/bin/bash", "-ec",
+			"echo -n 0123456789 > /dev/udp/10.99.0.2/9").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		sent++
+	}
+	quiet := func(traffic map[uint32]uint64) {
+		t.Helper()
+		for range 2 * quietEvery {
+			if n := packets(traffic); n != sent {
+				t.Fatalf("%d packets, want %d", n, sent)
+			}
+		}
+	}
+	sent = packets(nil)
+	quiet(nil)
+	// What programs do not see is found some readings later, more of them where they see the rest.
+	for _, c := range []struct {
+		traffic map[uint32]uint64
+		most    int
+	}{{nil, backoffEvery}, {map[uint32]uint64{netns: 5}, quietEvery}} {
+		quiet(c.traffic)
+		skipped := 0
+		for range 2 * quietEvery {
+			before := sent
+			send()
+			readings := 1
+			for ; packets(c.traffic) == before; readings++ {
+				if readings == c.most {
+					t.Fatalf("traffic %v: not seen in %d readings", c.traffic, readings)
+				}
+			}
+			skipped = max(skipped, readings-1)
+			quiet(c.traffic)
+			packets(c.traffic) // another phase
+		}
+		if skipped < backoffEvery-1 || c.traffic != nil && skipped < backoffEvery {
+			t.Errorf("traffic %v: at most %d readings in a row were left out", c.traffic, skipped)
+		}
+	}
+	// What they see is there at once.
+	for n := range uint64(2 * quietEvery) {
+		traffic := map[uint32]uint64{netns: 6 + n}
+		send()
+		if got := packets(traffic); got != sent {
+			t.Fatalf("%d packets in the reading after traffic, want %d", got, sent)
+		}
+		quiet(traffic)
+		packets(traffic)
+	}
+}
+
 // TestZeroWindows has a receiver that does not read until its sender has filled the window: the
 // counters grow as the kernel's own file says.
 func TestZeroWindows(t *testing.T) {

@@ -167,7 +167,7 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 		return g.keep(networkNumbers, errAbsent)
 	}
 	n, ok := f.networks[c.NetNS]
-	if ok && n.turn != f.turn && n.backoff.skips(f.turn, uint64(c.NetNS)) {
+	if ok && n.turn != f.turn && n.isQuiet(f, c.NetNS) {
 		n.turn = f.turn
 		f.networks[c.NetNS] = n
 	}
@@ -187,6 +187,22 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 	g.last.network, g.last.stack, g.last.has[stackNumbers] = n.counters, n.stack, n.read
 	g.last.forwarded = n.forwarded
 	return g.keep(networkNumbers, nil)
+}
+
+// isQuiet reports whether the namespace need not be looked at in this turn. What is read rarely, and what loopback does
+// changes, has its turns whatever the interfaces do.
+func (n *network) isQuiet(f *Files, netns uint32) bool {
+	if (f.turn+uint64(netns))%stackEvery == 0 {
+		return false
+	}
+	if f.traffic == nil {
+		return n.backoff.skips(f.turn, uint64(netns))
+	}
+	// What was counted when it was sent may be on its way to the interface.
+	if now := f.traffic[netns]; now != n.traffic {
+		n.traffic, n.backoff = now, 0
+	}
+	return n.backoff.skipsBut(f.turn, uint64(netns), quietEvery)
 }
 
 func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCounters, used int, err error) {

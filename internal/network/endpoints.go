@@ -57,6 +57,7 @@ func (l *line) takeEndpoints(endpoints []model.Endpoint) {
 	if len(endpoints) == 0 && len(l.endpoints) == 0 {
 		return
 	}
+	l.to.stale = true
 	now := make(map[model.EndpointKey]lineEndpoint, len(endpoints))
 	for _, e := range endpoints {
 		if e.Protocol == model.Kafka {
@@ -90,6 +91,7 @@ func (l *line) keepEndpoints() {
 
 // moveEndpoints makes the line's endpoints count for its new total from now on.
 func (l *line) moveEndpoints() {
+	l.to.stale = true
 	for k, e := range l.endpoints {
 		e.as, e.base = l.to.admit(k), e.last
 		l.endpoints[k] = e
@@ -104,10 +106,11 @@ func (t *total) keepEndpoint(e *model.Endpoint) {
 		t.goneEndpoints = make(tally)
 	}
 	t.goneEndpoints.add(e)
+	t.stale = true
 }
 
-// sumEndpoints adds up what the lines of each total have counted, and what is gone.
-func (g *ledger) sumEndpoints() map[*total]tally {
+// sumEndpoints adds up what the lines of each stale total have counted, and what is gone.
+func (g *ledger) sumEndpoints() {
 	sums := make(map[*total]tally)
 	of := func(t *total) tally {
 		if sums[t] == nil {
@@ -116,16 +119,23 @@ func (g *ledger) sumEndpoints() map[*total]tally {
 		return sums[t]
 	}
 	for _, t := range g.totals {
-		if len(t.goneEndpoints) > 0 {
+		if t.stale && len(t.goneEndpoints) > 0 {
 			of(t).addAll(t.goneEndpoints)
 		}
 	}
 	for _, l := range g.lines {
+		if !l.to.stale {
+			continue
+		}
 		for _, e := range l.endpoints {
 			if gained := e.gained(); gained.Transactions() > 0 {
 				of(l.to).add(&gained)
 			}
 		}
 	}
-	return sums
+	for _, t := range g.totals {
+		if t.stale {
+			t.endpoints = sums[t].list()
+		}
+	}
 }

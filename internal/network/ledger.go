@@ -1,6 +1,7 @@
 package network
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -73,6 +74,9 @@ type ledger struct {
 	overflow uint64
 	// instances counts the totals that there ever were.
 	instances uint64
+	// ordered are all totals in order of their keys, nil when there are others or one has another key; shown are those
+	// of the view before.
+	ordered, shown []*total
 	// before is the time of the view before, zero in the first.
 	before time.Time
 }
@@ -125,8 +129,13 @@ type total struct {
 	// idle is the view in which the last line went.
 	idle uint64
 
-	// sum is of the view being entered.
-	sum model.EdgeCounters
+	// sum, and endpoints in order, are of the view being entered: they are added up where stale is set, by whoever changes
+	// what the total counts, and else those of the view before.
+	sum       model.EdgeCounters
+	endpoints []model.Endpoint
+	stale     bool
+	// paired: the other end of the relation is shown, too.
+	paired bool
 }
 
 func newLedger(o Options) *ledger {
@@ -171,7 +180,11 @@ func (g *ledger) update(s *sighting) {
 		}
 		g.reassign(l, s, client, server)
 	}
-	l.last, l.connections, l.samples = s.edge.Counters, s.edge.Connections, s.edge.PacketSamples
+	if l.last != s.edge.Counters || len(l.samples) > 0 || len(s.edge.PacketSamples) > 0 ||
+		!slices.Equal(l.connections, s.edge.Connections) {
+		l.last, l.connections, l.samples = s.edge.Counters, s.edge.Connections, s.edge.PacketSamples
+		l.to.stale = true
+	}
 	l.takeEndpoints(s.edge.Endpoints)
 	l.view = g.view
 	l.to.describe(l, s)
@@ -226,6 +239,7 @@ func (g *ledger) put(l *line, k edgeKey, known int) {
 	client, server := peersOf(k, l.client, l.server)
 	l.to = g.total(k, client, server)
 	l.to.lines++
+	l.to.stale = true
 	if len(g.totals) > known && l.last.Precedes(&l.base) {
 		l.to.start = g.before // when the line had counted nothing
 	}
@@ -269,6 +283,7 @@ func (g *ledger) rename(l *line, s *sighting, client, server model.Peer) bool {
 	}
 	delete(g.totals, t.key)
 	g.totals[k] = t
+	g.ordered = nil
 	t.key = k
 	t.client, t.server = peersOf(k, client, server)
 	t.quota = g.quota(t.countingPeer())
@@ -349,6 +364,7 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 		t = &total{key: k, instance: g.instances, client: client, server: server}
 		t.quota = g.quota(t.countingPeer())
 		g.totals[k] = t
+		g.ordered = nil
 	}
 	// An end with several addresses has none here.
 	if t.client.Address != client.Address {
@@ -365,9 +381,11 @@ func (g *ledger) total(k edgeKey, client, server model.Peer) *total {
 func (t *total) keep(to, from *model.EdgeCounters) {
 	gained := to.Since(from)
 	t.gone.Add(&gained)
+	t.stale = true
 }
 
 func (t *total) depart(view uint64) {
+	t.stale = true
 	if t.lines--; t.lines == 0 {
 		t.idle = view
 	}
@@ -400,40 +418,68 @@ func (t *total) countingPeer() model.Peer {
 // sum makes the edges of the current view, in order of their keys, and marks those of which
 // the other end is there too.
 func (g *ledger) sum(present map[string]bool) []model.Edge {
+	g.addUp()
+	shown := g.inOrder(present)
+	edges := make([]model.Edge, len(shown))
+	for i, t := range shown {
+		edges[i] = model.Edge{
+			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
+			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
+			Endpoints: t.endpoints, Paired: t.paired, Connections: t.connections, PacketSamples: t.samples,
+		}
+	}
+	return edges
+}
+
+// addUp adds up what lines have counted for the totals for which that has changed.
+func (g *ledger) addUp() {
 	for _, t := range g.totals {
+		if !t.stale {
+			continue
+		}
 		t.sum, t.samples = t.gone, nil
 		if t.lines > 0 {
 			t.connections = nil
 		}
 	}
 	for _, l := range g.lines {
+		if !l.to.stale {
+			continue
+		}
 		gained := l.last.Since(&l.base)
 		l.to.sum.Add(&gained)
 		l.to.takeConnections(l.connections)
 		l.to.samples = append(l.to.samples, l.samples...)
 	}
-	shown := make([]*total, 0, len(g.totals))
+	g.sumEndpoints()
 	for _, t := range g.totals {
+		t.stale = false
+	}
+}
+
+// inOrder are the totals that a container in present counted, in order of their keys.
+func (g *ledger) inOrder(present map[string]bool) []*total {
+	reordered := g.ordered == nil
+	if reordered {
+		g.ordered = slices.SortedFunc(maps.Values(g.totals), compareTotals)
+	}
+	shown := make([]*total, 0, len(g.ordered))
+	for _, t := range g.ordered {
 		if present[t.counting()] {
 			shown = append(shown, t)
 		}
 	}
-	slices.SortFunc(shown, compareTotals)
-	sides := make(map[edgeKey]bool, len(shown))
-	for _, t := range shown {
-		sides[t.key.ends()] = true
-	}
-	endpoints := g.sumEndpoints()
-	edges := make([]model.Edge, len(shown))
-	for i, t := range shown {
-		edges[i] = model.Edge{
-			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
-			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
-			Endpoints: endpoints[t].list(), Paired: sides[t.key.other()], Connections: t.connections,
-			PacketSamples: t.samples,
+	if reordered || !slices.Equal(shown, g.shown) {
+		sides := make(map[edgeKey]bool, len(shown))
+		for _, t := range shown {
+			sides[t.key.ends()] = true
 		}
+		for _, t := range shown {
+			t.paired = sides[t.key.other()]
+		}
+		g.shown = shown
 	}
-	return edges
+	return shown
 }
 
 // maxConnections is how many connections of an edge are told.
@@ -461,6 +507,7 @@ func (g *ledger) forget(present map[string]bool) {
 		case t.lines > 0:
 		case !present[t.counting()], g.view-t.idle >= lingerViews:
 			delete(g.totals, k)
+			g.ordered = nil
 		default:
 			idle = append(idle, t)
 		}
@@ -471,6 +518,7 @@ func (g *ledger) forget(present map[string]bool) {
 	slices.SortFunc(idle, compareIdle)
 	for _, t := range idle[:len(idle)-g.options.MaxEdges] {
 		delete(g.totals, t.key)
+		g.ordered = nil
 		g.overflow++
 		g.idle--
 	}

@@ -189,6 +189,7 @@ func TestFramesHaveWhatWasCounted(t *testing.T) {
 	const clients = 8
 	random := rand.New(rand.NewPCG(1, 2))
 	w, r, framed := newWorld(), New(Options{MaxEdges: 4, MaxContainerEdges: 12}), newFrames()
+	anew := New(r.options)
 	w.docker("db", 20, 200, "172.17.0.3")
 	w.add(&model.Container{ID: "id-api", Name: "api", Runtime: model.Docker}, 21, 201, "172.17.0.4")
 	counted := func(n uint64) model.EdgeCounters { return model.EdgeCounters{SentBytes: n, Latency: histogram(n)} }
@@ -236,8 +237,18 @@ func TestFramesHaveWhatWasCounted(t *testing.T) {
 			}
 			w.edges[i].Counters = counted(w.edges[i].Counters.SentBytes + n)
 		}
-		if got := framed.transactions(r.Resolve(w.view())); got != total {
+		v := w.view()
+		edges := r.Resolve(v)
+		if got := framed.transactions(edges); got != total {
 			t.Fatalf("second %d: the frame has %d transactions, %d were counted", second, got, total)
+		}
+		// What did not change need not be added up anew.
+		for _, t := range anew.ledger.totals {
+			t.stale = true
+		}
+		anew.ledger.ordered = nil
+		if want := anew.Resolve(v); !reflect.DeepEqual(edges, want) {
+			t.Fatalf("second %d: %+v, added up anew %+v", second, edges, want)
 		}
 	}
 	if lives < 100 || total < 5000 {

@@ -72,8 +72,9 @@ type BlockTarget struct {
 }
 
 const (
-	// flightDrain is how often the ring is emptied: seldom, as no reader waits for the ticks.
-	flightDrain = 500 * time.Millisecond
+	// flightDrain is how often the ring is emptied: seldom, as no reader waits for the ticks. The ring lasts twice as long
+	// at least.
+	flightDrain = time.Second
 	// blockTime and blockBytes bound a block: when memory is short whole blocks are evicted.
 	blockTime  = 10 * time.Second
 	blockBytes = 64 << 10

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
@@ -16,14 +15,20 @@ const filesRemedy = "Linux 5.12 or later with BTF and CONFIG_TASK_IO_ACCOUNTING"
 var filesExitHook = host.NewHook(filesProgFilesAtExit, "tp_btf/sched_process_exit (files)",
 	"bytes read and written by system calls, of threads that end", false, filesRemedy)
 
-var filesHook = host.NewHook(filesProgScanFiles, "iter/task (files)",
-	"bytes read and written by system calls per container", false, filesRemedy)
+// filesHook and filesIterator do the same. The second one is for kernels without the walk over threads of the first, and
+// takes several times as long: it goes by the numbers of all threads.
+var (
+	filesHook = host.NewHook(filesProgScanAllFiles, "syscall (files)",
+		"bytes read and written by system calls per container", false, "Linux 6.7 or later with BTF and CONFIG_TASK_IO_ACCOUNTING")
+	filesIterator = host.NewHook(filesProgScanFiles, "iter/task (files)", filesHook.Purpose, false, filesRemedy)
+)
 
 // filesReader reads what files.bpf.c counts.
 type filesReader struct {
 	// made is the map behind slots.
-	made    *ebpf.Map
-	look    *link.Iter
+	made *ebpf.Map
+	// look adds what threads have done since it was called last.
+	look    func() error
 	slots   *host.Table[filesFileCounts]
 	dropped host.Drops[filesFilesDrop]
 }
@@ -43,16 +48,49 @@ func (p *Block) openFiles(k *host.Kernel) error {
 		p.AddFeature(filesHook, err)
 		return err
 	}
-	if r.look, err = p.OpenIterator(k, spec, maps, filesHook, nil); err == nil {
-		// From now on the threads that there are count.
-		err = host.Run(r.look)
-	}
-	p.AddFeature(filesHook, err)
-	if err != nil {
+	if err := p.openLook(k, spec, maps, r); err != nil {
 		return err
 	}
 	p.files = r
 	return nil
+}
+
+// openLook looks at the threads for the first time: from then on those that there are count.
+func (p *Block) openLook(k *host.Kernel, spec *ebpf.CollectionSpec, maps *ebpf.Collection, r *filesReader) error {
+	var errs []error
+	for _, way := range []struct {
+		hook host.Hook
+		open func() (func() error, error)
+	}{
+		{filesHook, func() (func() error, error) {
+			if p.options.filesByIterator {
+				return nil, errors.New("left out")
+			}
+			program, err := p.Load(k, spec, maps, filesHook)
+			return func() error {
+				_, err := program.Run(&ebpf.RunOptions{})
+				return err
+			}, err
+		}},
+		{filesIterator, func() (func() error, error) {
+			iter, err := p.OpenIterator(k, spec, maps, filesIterator, nil)
+			return func() error { return host.Run(iter) }, err
+		}},
+	} {
+		look, err := way.open()
+		if err == nil {
+			err = look()
+		}
+		if err == nil {
+			p.AddFeature(way.hook, nil)
+			r.look = look
+			return nil
+		}
+		errs = append(errs, &host.HookError{Name: way.hook.Name, Cause: err})
+	}
+	err := errors.Join(errs...)
+	p.AddFeature(filesHook, err)
+	return err
 }
 
 func (p *Block) makeFiles(k *host.Kernel) (*filesReader, *ebpf.CollectionSpec, *ebpf.Collection, error) {
@@ -87,7 +125,7 @@ func (p *Block) makeFiles(k *host.Kernel) (*filesReader, *ebpf.CollectionSpec, *
 
 // refresh lets the kernel add what running threads have done.
 func (r *filesReader) refresh() error {
-	if err := host.Run(r.look); err != nil {
+	if err := r.look(); err != nil {
 		return fmt.Errorf("looking at what threads read and wrote: %w", err)
 	}
 	return nil

@@ -68,6 +68,7 @@ const (
 	filesMapFilesOfSlot       = "files_of_slot"
 	filesMapSlotOfCgroup      = "slot_of_cgroup"
 	filesProgFilesAtExit      = "files_at_exit"
+	filesProgScanAllFiles     = "scan_all_files"
 	filesProgScanFiles        = "scan_files"
 	filesVarBeganNs           = "began_ns"
 	filesVarCgroupSubsysIndex = "cgroup_subsys_index"
@@ -116,8 +117,9 @@ type filesSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type filesProgramSpecs struct {
-	FilesAtExit *ebpf.ProgramSpec `ebpf:"files_at_exit"`
-	ScanFiles   *ebpf.ProgramSpec `ebpf:"scan_files"`
+	FilesAtExit  *ebpf.ProgramSpec `ebpf:"files_at_exit"`
+	ScanAllFiles *ebpf.ProgramSpec `ebpf:"scan_all_files"`
+	ScanFiles    *ebpf.ProgramSpec `ebpf:"scan_files"`
 }
 
 // filesMapSpecs contains maps before they are loaded into the kernel.
@@ -196,13 +198,15 @@ type filesVariables struct {
 //
 // It can be passed to loadFilesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type filesPrograms struct {
-	FilesAtExit *ebpf.Program `ebpf:"files_at_exit"`
-	ScanFiles   *ebpf.Program `ebpf:"scan_files"`
+	FilesAtExit  *ebpf.Program `ebpf:"files_at_exit"`
+	ScanAllFiles *ebpf.Program `ebpf:"scan_all_files"`
+	ScanFiles    *ebpf.Program `ebpf:"scan_files"`
 }
 
 func (p *filesPrograms) Close() error {
 	return _FilesClose(
 		p.FilesAtExit,
+		p.ScanAllFiles,
 		p.ScanFiles,
 	)
 }

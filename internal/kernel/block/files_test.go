@@ -106,12 +106,23 @@ func minus(a, b model.FileCounters) model.FileCounters {
 	return a
 }
 
-// TestFilesAreThoseOfTheProcesses holds the counters against the kernel's file of each process: one that is older than
-// the programs, one that is younger, and both together after their ends.
+// TestFilesAreThoseOfTheProcesses holds the counters against the kernel's file of each process, by both ways of looking at
+// threads.
 func TestFilesAreThoseOfTheProcesses(t *testing.T) {
+	for _, iterator := range []bool{false, true} {
+		t.Run(fmt.Sprintf("iterator=%v", iterator), func(t *testing.T) { filesAreThoseOfTheProcesses(t, iterator) })
+	}
+}
+
+// filesAreThoseOfTheProcesses has one that is older than the programs, one that is younger, and both together after their
+// ends.
+func filesAreThoseOfTheProcesses(t *testing.T, iterator bool) {
 	g := diskGroup(t, "files", nil)
 	older := startWorker(g, t)
-	p := openDisks(t, Options{})
+	p := openDisks(t, Options{filesByIterator: iterator})
+	if iterator != p.Works(filesIterator.Name) {
+		t.Fatalf("threads are looked at by another way: %+v", p.Features())
+	}
 	before := older.file(t)
 	if got := filesOf(t, p, g.ID(t)); got != (model.FileCounters{}) {
 		t.Errorf("before anything was done: %+v", got)

@@ -24,6 +24,9 @@ type Options struct {
 	ProcFS                 string
 	// NearRequests is a power of two, see disk.h; 0 leaves it.
 	NearRequests uint32
+
+	// filesByIterator leaves the walk over threads out, as kernels before 6.7 do. It is for tests.
+	filesByIterator bool
 }
 
 // Groups have the slots of control groups.

@@ -1,8 +1,10 @@
 package groups
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -37,6 +39,7 @@ func (p *Groups) WatchGroup(pid int, ids [model.FigureControllers]uint64) (slot 
 	}
 	if slot == p.next {
 		p.next++
+		host.Store(&p.control.Entries[0].Groups, uint64(p.next))
 	} else {
 		p.free = p.free[:len(p.free)-1]
 	}
@@ -59,12 +62,55 @@ func (p *Groups) ReadGroups() error {
 	if p.used.Load() == 0 {
 		return nil
 	}
-	return run(p.read, groupsReadRequest{Count: p.next})
+	return p.readSlots(groupsReadRequest{Count: p.next})
 }
 
 // ReadGroup reads those of one group.
 func (p *Groups) ReadGroup(slot uint32) error {
-	return run(p.read, groupsReadRequest{First: slot, Count: 1})
+	return p.readSlots(groupsReadRequest{First: slot, Count: 1})
+}
+
+// busyPause is how long a reading waits for one by the timer, which takes some 0.1 ms, and busyAttempts how often.
+const busyPause, busyAttempts = time.Millisecond, 100
+
+func (p *Groups) readSlots(request groupsReadRequest) error {
+	for range busyAttempts {
+		result, err := p.read.Run(&ebpf.RunOptions{Context: request})
+		switch {
+		case err != nil:
+			return err
+		case result == 0:
+			return nil
+		}
+		time.Sleep(busyPause)
+	}
+	return errors.New("the figures of groups are being read all the time")
+}
+
+// ReadGroupsEvery has a timer in the kernel read the figures of all groups that are watched, at that interval, while
+// ReadGroups is not called as often: because this process sleeps, has no CPU time, or is stopped. 0 ends it. Many groups
+// are read in slices. The timer ends with the module.
+func (p *Groups) ReadGroupsEvery(interval time.Duration) error {
+	if p.start == nil {
+		return errors.New("reading figures by a timer: the kernel refuses it")
+	}
+	host.Store(&p.control.Entries[0].IntervalNs, uint64(interval))
+	if interval == 0 {
+		return nil
+	}
+	if err := run(p.start, nil); err != nil {
+		return fmt.Errorf("starting the timer that reads figures: %w", err)
+	}
+	return nil
+}
+
+// TimerReadings is how often the timer has read all groups, and how long that took.
+func (p *Groups) TimerReadings() (readings uint64, took time.Duration) {
+	if p.control == nil {
+		return 0, 0
+	}
+	c := &p.control.Entries[0]
+	return host.Load(&c.Readings), time.Duration(host.Load(&c.CostNs))
 }
 
 // FlushedStat are the counters behind memory.stat as far as the kernel has flushed them: what the file says unless to

@@ -13,6 +13,27 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type groupsFiguresControl struct {
+	_          structs.HostLayout
+	IntervalNs uint64
+	Groups     uint64
+	Taking     uint64
+	ReadNs     uint64
+	Readings   uint64
+	CostNs     uint64
+}
+
+type groupsFiguresTimer struct {
+	_     structs.HostLayout
+	Timer struct {
+		_      structs.HostLayout
+		Opaque [2]uint64
+	}
+	DueNs uint64
+	Next  uint32
+	_     [4]byte
+}
+
 type groupsFlushedStat struct {
 	_     structs.HostLayout
 	Known uint64
@@ -88,7 +109,9 @@ type groupsWatchedGroup struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	groupsMapAnchor              = "anchor"
+	groupsMapFiguresControls     = "figures_controls"
 	groupsMapFiguresOfGroup      = "figures_of_group"
+	groupsMapFiguresTimers       = "figures_timers"
 	groupsMapFlushed             = "flushed"
 	groupsMapScratch             = "scratch"
 	groupsMapWatchedGroups       = "watched_groups"
@@ -96,6 +119,7 @@ const (
 	groupsProgFindCpus           = "find_cpus"
 	groupsProgReadFlushed        = "read_flushed"
 	groupsProgReadGroups         = "read_groups"
+	groupsProgStartFigures       = "start_figures"
 	groupsProgWatchGroup         = "watch_group"
 	groupsVarAnchorAddress       = "anchor_address"
 	groupsVarCpuIndex            = "cpu_index"
@@ -150,22 +174,25 @@ type groupsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type groupsProgramSpecs struct {
-	FindCpus    *ebpf.ProgramSpec `ebpf:"find_cpus"`
-	ReadFlushed *ebpf.ProgramSpec `ebpf:"read_flushed"`
-	ReadGroups  *ebpf.ProgramSpec `ebpf:"read_groups"`
-	WatchGroup  *ebpf.ProgramSpec `ebpf:"watch_group"`
+	FindCpus     *ebpf.ProgramSpec `ebpf:"find_cpus"`
+	ReadFlushed  *ebpf.ProgramSpec `ebpf:"read_flushed"`
+	ReadGroups   *ebpf.ProgramSpec `ebpf:"read_groups"`
+	StartFigures *ebpf.ProgramSpec `ebpf:"start_figures"`
+	WatchGroup   *ebpf.ProgramSpec `ebpf:"watch_group"`
 }
 
 // groupsMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type groupsMapSpecs struct {
-	Anchor         *ebpf.MapSpec `ebpf:"anchor"`
-	FiguresOfGroup *ebpf.MapSpec `ebpf:"figures_of_group"`
-	Flushed        *ebpf.MapSpec `ebpf:"flushed"`
-	Scratch        *ebpf.MapSpec `ebpf:"scratch"`
-	WatchedGroups  *ebpf.MapSpec `ebpf:"watched_groups"`
-	WordsOfGroup   *ebpf.MapSpec `ebpf:"words_of_group"`
+	Anchor          *ebpf.MapSpec `ebpf:"anchor"`
+	FiguresControls *ebpf.MapSpec `ebpf:"figures_controls"`
+	FiguresOfGroup  *ebpf.MapSpec `ebpf:"figures_of_group"`
+	FiguresTimers   *ebpf.MapSpec `ebpf:"figures_timers"`
+	Flushed         *ebpf.MapSpec `ebpf:"flushed"`
+	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	WatchedGroups   *ebpf.MapSpec `ebpf:"watched_groups"`
+	WordsOfGroup    *ebpf.MapSpec `ebpf:"words_of_group"`
 }
 
 // groupsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -203,18 +230,22 @@ func (o *groupsObjects) Close() error {
 //
 // It can be passed to loadGroupsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type groupsMaps struct {
-	Anchor         *ebpf.Map `ebpf:"anchor"`
-	FiguresOfGroup *ebpf.Map `ebpf:"figures_of_group"`
-	Flushed        *ebpf.Map `ebpf:"flushed"`
-	Scratch        *ebpf.Map `ebpf:"scratch"`
-	WatchedGroups  *ebpf.Map `ebpf:"watched_groups"`
-	WordsOfGroup   *ebpf.Map `ebpf:"words_of_group"`
+	Anchor          *ebpf.Map `ebpf:"anchor"`
+	FiguresControls *ebpf.Map `ebpf:"figures_controls"`
+	FiguresOfGroup  *ebpf.Map `ebpf:"figures_of_group"`
+	FiguresTimers   *ebpf.Map `ebpf:"figures_timers"`
+	Flushed         *ebpf.Map `ebpf:"flushed"`
+	Scratch         *ebpf.Map `ebpf:"scratch"`
+	WatchedGroups   *ebpf.Map `ebpf:"watched_groups"`
+	WordsOfGroup    *ebpf.Map `ebpf:"words_of_group"`
 }
 
 func (m *groupsMaps) Close() error {
 	return _GroupsClose(
 		m.Anchor,
+		m.FiguresControls,
 		m.FiguresOfGroup,
+		m.FiguresTimers,
 		m.Flushed,
 		m.Scratch,
 		m.WatchedGroups,
@@ -241,10 +272,11 @@ type groupsVariables struct {
 //
 // It can be passed to loadGroupsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type groupsPrograms struct {
-	FindCpus    *ebpf.Program `ebpf:"find_cpus"`
-	ReadFlushed *ebpf.Program `ebpf:"read_flushed"`
-	ReadGroups  *ebpf.Program `ebpf:"read_groups"`
-	WatchGroup  *ebpf.Program `ebpf:"watch_group"`
+	FindCpus     *ebpf.Program `ebpf:"find_cpus"`
+	ReadFlushed  *ebpf.Program `ebpf:"read_flushed"`
+	ReadGroups   *ebpf.Program `ebpf:"read_groups"`
+	StartFigures *ebpf.Program `ebpf:"start_figures"`
+	WatchGroup   *ebpf.Program `ebpf:"watch_group"`
 }
 
 func (p *groupsPrograms) Close() error {
@@ -252,6 +284,7 @@ func (p *groupsPrograms) Close() error {
 		p.FindCpus,
 		p.ReadFlushed,
 		p.ReadGroups,
+		p.StartFigures,
 		p.WatchGroup,
 	)
 }

@@ -25,7 +25,9 @@ var (
 	readHook    = host.NewHook(groupsProgReadGroups, "syscall/read_groups", purpose, false, remedy)
 	watchHook   = host.NewHook(groupsProgWatchGroup, "syscall/watch_group", purpose, false, remedy)
 	flushedHook = host.NewHook(groupsProgReadFlushed, "syscall/read_flushed", purpose, false, remedy)
-	cpusHook    = host.NewHook(groupsProgFindCpus, "syscall/find_cpus", purpose, false, remedy)
+	timerHook   = host.NewHook(groupsProgStartFigures, "bpf_timer (figures)",
+		"memory, throttling and threads of containers while the agent sleeps", false, remedy)
+	cpusHook = host.NewHook(groupsProgFindCpus, "syscall/find_cpus", purpose, false, remedy)
 )
 
 // ErrFull is the answer where all slots are taken.
@@ -46,6 +48,9 @@ type Groups struct {
 	figuresMap                *ebpf.Map // behind figures
 	words                     *host.Table[groupsGroupWords]
 	flushed                   *host.Table[groupsFlushedStat]
+	// start starts the timer that control is for; nil where the kernel refuses it.
+	start   *ebpf.Program
+	control *host.Table[groupsFiguresControl]
 	// free are slots that were used and are not, next the first that never was.
 	free []uint32
 	next uint32
@@ -105,6 +110,10 @@ func (p *Groups) tryOpen(k *host.Kernel) error {
 		return err
 	}
 	p.OnClose(p.flushed)
+	if p.control, err = host.MapTable[groupsFiguresControl](made.FiguresControls); err != nil {
+		return err
+	}
+	p.OnClose(p.control)
 	if p.watch, err = p.Load(k, spec, maps, watchHook); err != nil {
 		return err
 	}
@@ -118,8 +127,15 @@ func (p *Groups) tryOpen(k *host.Kernel) error {
 	if err := run(find, groupsReadRequest{}); err != nil {
 		return fmt.Errorf("finding the CPUs' variables: %w", err)
 	}
-	p.read, err = p.Load(k, spec, maps, readHook)
-	return err
+	if p.read, err = p.Load(k, spec, maps, readHook); err != nil {
+		return err
+	}
+	start, err := p.Load(k, spec, maps, timerHook)
+	p.AddFeature(timerHook, err)
+	if err == nil {
+		p.start = start
+	}
+	return nil
 }
 
 // Parts of the module. Its programs run when they are asked to: without them files are read, which costs more.

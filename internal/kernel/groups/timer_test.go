@@ -1,0 +1,131 @@
+package groups
+
+import (
+	"testing"
+	"time"
+
+	"outsight/internal/kernel/host"
+	"outsight/internal/kernel/kerneltest"
+	"outsight/internal/model"
+)
+
+// TestTimerReadsFigures: nothing of this process reads, and the figures follow what the group does.
+func TestTimerReadsFigures(t *testing.T) {
+	p := open(t)
+	group, directories := newGroup(t, "timer")
+	pid, _ := group.Start(t, "sleep")
+	slot := watch(t, p, pid, idsOf(t, directories))
+	threads := func() (n uint64) {
+		var f model.GroupFigures
+		if p.Figures(slot, &f) && f.HasThreads {
+			n = f.Threads
+		}
+		return n
+	}
+	one := threads()
+	if one == 0 {
+		t.Fatal("no threads")
+	}
+	group.Start(t, "sleep")
+	if n := threads(); n != one {
+		t.Fatalf("%d threads before anybody has read, want %d", n, one)
+	}
+	if err := p.ReadGroupsEvery(20 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Eventually(t, "the timer finds the second process", func() bool { return threads() > one })
+	two := threads()
+	group.Start(t, "sleep")
+	kerneltest.Eventually(t, "the timer finds the third process", func() bool { return threads() > two })
+	readings, took := p.TimerReadings()
+	if readings == 0 || took <= 0 {
+		t.Errorf("%d readings took %v", readings, took)
+	}
+	// More groups than fit into a slice.
+	const groups = 100
+	there := &p.control.Entries[0].Groups
+	watched := host.Load(there)
+	host.Store(there, groups)
+	kerneltest.Eventually(t, "all groups are read", func() bool {
+		for i := range groups {
+			if host.Load(&p.figures.Entries[i].Head) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if n := host.Load(&p.figures.Entries[groups].Head); n != 0 {
+		t.Errorf("a slot that is no group's was read %d times", n)
+	}
+	if err := p.ReadGroupsEvery(0); err != nil {
+		t.Fatal(err)
+	}
+	// While a program reads all of them, the timer need not.
+	if err := p.ReadGroupsEvery(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ReadGroups(); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := p.TimerReadings()
+	if err := p.ReadGroupsEvery(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if after, _ := p.TimerReadings(); after != before {
+		t.Errorf("the timer has read %d times as well", after-before)
+	}
+	if err := p.ReadGroupsEvery(0); err != nil {
+		t.Fatal(err)
+	}
+	// One that was due may still come.
+	kerneltest.Eventually(t, "the timer ends", func() bool {
+		before, _ := p.TimerReadings()
+		time.Sleep(200 * time.Millisecond)
+		after, _ := p.TimerReadings()
+		return before == after
+	})
+	host.Store(there, watched)
+	if err := p.ReadGroupsEvery(10 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	before, _ = p.TimerReadings()
+	kerneltest.Eventually(t, "the timer goes on", func() bool {
+		after, _ := p.TimerReadings()
+		return after > before
+	})
+	if err := p.ReadGroupsEvery(0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTimerAndProgramTakeTurns has both read as often as they can.
+func TestTimerAndProgramTakeTurns(t *testing.T) {
+	p := open(t)
+	group, directories := newGroup(t, "turns")
+	pid, _ := group.Start(t, "sleep")
+	slot := watch(t, p, pid, idsOf(t, directories))
+	head := func() uint64 { return host.Load(&p.figures.Entries[slot].Head) }
+	begun, readings := head(), 0
+	before, _ := p.TimerReadings()
+	if err := p.ReadGroupsEvery(100 * time.Microsecond); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Eventually(t, "the timer has read a hundred times", func() bool {
+		for range 1000 {
+			if f, ok := figures(t, p, slot); !ok || f.Threads == 0 || !f.HasMemory {
+				t.Fatalf("%v %+v", ok, f)
+			}
+			readings++
+		}
+		n, _ := p.TimerReadings()
+		return n >= before+100
+	})
+	if err := p.ReadGroupsEvery(0); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Eventually(t, "each reading is one generation", func() bool {
+		n, _ := p.TimerReadings()
+		return head()-begun == uint64(readings)+n-before
+	})
+}
