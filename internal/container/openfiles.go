@@ -29,10 +29,10 @@ type fileLimit struct{ most, look uint64 }
 // take turns. Linux has the number as the size of the directory fd since 6.2; on older kernels there is none.
 func (f *Files) readOpenFiles(c *model.Container, g *groupFiles) error {
 	if due := (f.turn+uint64(c.Cgroup))%filesEvery == 1; !due && !g.filesDue {
-		f.postponed++
 		return nil
 	}
 	if g.filesDue = f.lookedFiles >= maxFileProcesses; g.filesDue {
+		f.postponed++
 		return nil
 	}
 	text, err := f.beginning(c, g, groupProcesses, maxFileProcesses*longestThread)
