@@ -76,6 +76,30 @@ func TestAnalyse(t *testing.T) {
 	}
 }
 
+// What of the time in which a node answers is neither its own, nor waits for a CPU, nor for those whom it calls; and how
+// many requests are under way over connections to others.
+func TestWaitsOfNodes(t *testing.T) {
+	g := office()
+	g.Edges[2].ClientSide.Open, g.Edges[2].ServerSide.Open = 5, 5
+	g.Nodes[3].Usage.runQueue = 0.1
+	a := g.Analyse(map[string]float64{"vm": 4})
+	// app: 15 ms less 5 of its own, 10 of two calls of db and 3 of three of cache; they are at the same time, so none is left.
+	want := map[string]float64{"web": 0.020 - 0.002 - 0.016, "app": 0, "db": 0.004 - 0.0016 - 0.0004, "cache": 0.001 - 0.1/300}
+	for _, r := range a.Resources {
+		if w, ok := want[r.Node]; ok != (r.Waits != nil) || ok && !near(float64(*r.Waits), w) {
+			t.Errorf("%s waits %v, want %v", r.Node, r.Waits, w)
+		}
+	}
+	found := map[string]Connections{}
+	for _, c := range a.Connections {
+		found[c.Name] = c
+	}
+	if c := found["app to db"]; len(found) != 3 || c.Client != "app" || c.Server != "db" || !near(c.Busy, 1) || c.Open != 5 ||
+		!near(c.Requests, 2000) {
+		t.Errorf("connections %+v: those of who is not reached are none", found)
+	}
+}
+
 // Entries that reach each other are both entries; what either reaches besides is none.
 func TestEntriesInACycle(t *testing.T) {
 	g := &Graph{Nodes: []*Node{using("user", 0, 1, nil), using("a", 1, 1, nil), using("b", 1, 1, nil),
