@@ -240,10 +240,10 @@ bench-placement: ## two jobs of a data cluster on placements that are deployed, 
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
 
 .PHONY: bench-predict
-bench-predict: ## raise the demo shop's load to its limit: what was told of the limit and of p99 at each share of it, beside what came (root; 10 minutes)
+bench-predict: ## raise the load of the demo shop and of two other applications to their limits: what was told of them and of p99 at each share of it, beside what came (root; 20 minutes)
 	@scripts/install bench
 	@$(MAKE) build
-	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation,limits
 
 .PHONY: bench-incast
 bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, beside paper 004 and a real shaped link; rewrites docs/incast.md (root; a minute)

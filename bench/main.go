@@ -96,6 +96,7 @@ var parts = []part{
 	{"contention", measureContention},
 	{"recorder", measureRecorder},
 	{"saturation", measureSaturation},
+	{"limits", measureLimits},
 	{"server", measureServer},
 	{"frames", measureAllFrames},
 	{"fleet", measureFleet},

@@ -105,6 +105,19 @@ func (a *whatifAnswer) write(out io.Writer) error {
 		fmt.Fprintf(out, "Not known of %s: %s.\n", strings.Join(unknown[reason], ", "), reason)
 	}
 	for i := range a.Resources {
+		r := &a.Resources[i]
+		for k, d := range r.PerEndpoint {
+			if k == 0 {
+				fmt.Fprintf(out, "A request takes of %s:", r.Name)
+			}
+			seconds := graph.Seconds(max(d.PerRequest, 0))
+			fmt.Fprintf(out, " %s %s (%s of all);", d.Endpoint, graph.Duration(&seconds), share(d.Share))
+		}
+		if len(r.PerEndpoint) > 0 {
+			fmt.Fprintln(out)
+		}
+	}
+	for i := range a.Resources {
 		if r := &a.Resources[i]; r.MovedFrom != "" {
 			fmt.Fprintf(out, "%s moves from %s to %s.\n", r.Name, r.MovedFrom, r.Host)
 		}

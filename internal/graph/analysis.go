@@ -52,6 +52,9 @@ type Entry struct {
 	P95  *Seconds `json:"p95,omitempty"`
 	P99  *Seconds `json:"p99,omitempty"`
 
+	// Asked are requests per second by endpoint, of those that were asked for most; nil where none is known.
+	Asked map[string]float64 `json:"-"`
+
 	latency model.FloatHistogram
 }
 

@@ -19,6 +19,7 @@ type callEnds struct {
 	client, server int
 	// best counted, as Edge.Best.
 	best *Side
+	edge *Edge
 }
 
 func (g *Graph) calls() *callGraph {
@@ -28,7 +29,7 @@ func (g *Graph) calls() *callGraph {
 		client, known := c.at[e.Client]
 		server, too := c.at[e.Server]
 		if best := e.Best(); known && too && best.Of(Transactions) > 0 {
-			c.ends = append(c.ends, callEnds{client, server, best})
+			c.ends = append(c.ends, callEnds{client, server, best, e})
 			c.servers[client] = append(c.servers[client], server)
 		}
 	}
@@ -55,6 +56,14 @@ func (c *callGraph) entries() []Entry {
 		}
 		of[e.server].ArrivalRate += *e.best.TransactionsPerSecond
 		of[e.server].Clients = append(of[e.server].Clients, client.ID)
+		for _, asked := range e.edge.Endpoints {
+			if asked.RequestsPerSecond != nil {
+				if of[e.server].Asked == nil {
+					of[e.server].Asked = map[string]float64{}
+				}
+				of[e.server].Asked[asked.Name] += *asked.RequestsPerSecond
+			}
+		}
 		of[e.server].latency.Merge(&e.best.latency)
 	}
 	inner := c.below(of)

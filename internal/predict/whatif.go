@@ -69,6 +69,9 @@ type Resource struct {
 	// Base is what it takes without requests, in cores, and PerRequest the CPU time in seconds for one at the entries.
 	Base       *float64 `json:"base,omitempty"`
 	PerRequest *float64 `json:"per_request,omitempty"`
+	// PerEndpoint parts PerRequest by what is asked for, where the mix of requests changed and what they take differs: the
+	// mix of the scenario is that of the past.
+	PerEndpoint []EndpointDemand `json:"per_endpoint,omitempty"`
 	// Before is its utilisation at the mean rate as it is, Utilisation that of the scenario: 1 is used up.
 	Before      *Interval `json:"before,omitempty"`
 	Utilisation *Interval `json:"utilisation,omitempty"`
@@ -113,6 +116,8 @@ type observed struct {
 	Observation
 	parallel float64
 	by       string
+	// asked are requests per second by endpoint, at all entries.
+	asked map[string]float64
 }
 
 // Add adds a stretch of time, of which the analysis is; they are in the order of time. cores is how many CPUs each host
@@ -128,6 +133,12 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 	h.addEntries(a)
 	h.addDoubts(a)
 	h.rates = append(h.rates, a.ArrivalRate)
+	asked := map[string]float64{}
+	for _, e := range a.Entries {
+		for name, rate := range e.Asked {
+			asked[name] += rate
+		}
+	}
 	used := map[string]float64{}
 	for _, r := range a.Resources {
 		p := h.resources[r.Node]
@@ -139,7 +150,7 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 		if r.Node == graph.CPUsOf(r.Host) {
 			used[r.Host] = r.CPUCores
 		}
-		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy})
+		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy, asked})
 	}
 	h.addPower(used, watts)
 }
@@ -235,17 +246,14 @@ func (p *past) resource() Resource {
 	middle := busiest[len(busiest)/2]
 	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, Host: p.Host,
 		share: 1}
-	all := make([]Observation, len(p.all))
-	for i := range p.all {
-		all[i] = p.all[i].Observation
-	}
+	all, demands := byEndpoint(p.all)
 	switch d, err := FitDemand(all); {
 	case err != nil:
 		r.Unknown = err.Error()
 	case r.Parallel <= 0:
 		r.Unknown = "it is not known how many cores it can use"
 	default:
-		r.demand, r.Base, r.PerRequest = &d, &d.Base, &d.PerRequest
+		r.demand, r.Base, r.PerRequest, r.PerEndpoint = &d, &d.Base, &d.PerRequest, demands
 	}
 	return r
 }

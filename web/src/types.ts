@@ -693,6 +693,8 @@ export interface WhatIfResource {
   parallel_by: string
   base?: number
   per_request?: number
+  /** What a request of each endpoint takes, where the mix changed; share is of all requests. */
+  per_endpoint?: { endpoint: string; per_request: number; share: number }[]
   before?: Interval
   utilisation?: Interval
   limit?: Interval
