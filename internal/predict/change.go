@@ -161,8 +161,25 @@ func (r *Resource) finish(rate float64) {
 	}
 	after := r.then.Cores(rate * r.share).over(r.Parallel)
 	r.Utilisation = &after
-	if limit, ok := r.then.Rate(r.Parallel); ok {
-		limit = limit.over(r.share)
-		r.Limit = &limit
+	limit, ok := r.then.Rate(r.Parallel)
+	if !ok {
+		return
+	}
+	if r.leastLeft > 0 {
+		r.leave(&limit)
+	}
+	limit = limit.over(r.share)
+	r.Limit = &limit
+}
+
+// leave widens the bounds of a host's limit by what others left of it at times.
+func (r *Resource) leave(limit *Interval) {
+	if least, ok := r.then.Rate(r.leastLeft); ok {
+		limit.Low = min(limit.Low, least.Low)
+	} else {
+		limit.Low = 0
+	}
+	if most, ok := r.then.Rate(r.mostLeft); ok && limit.High != nil {
+		limit.High = most.High
 	}
 }

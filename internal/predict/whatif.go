@@ -84,6 +84,8 @@ type Resource struct {
 	Unknown string `json:"unknown,omitempty"`
 
 	demand *Demand
+	// leastLeft and mostLeft are what others left of a host's CPUs in nine of ten stretches; 0 of a container.
+	leastLeft, mostLeft float64
 	// then is what it takes in the scenario, of which share of its requests.
 	then  *Demand
 	share float64
@@ -246,6 +248,16 @@ func (p *past) resource() Resource {
 	middle := busiest[len(busiest)/2]
 	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, Host: p.Host,
 		share: 1}
+	if middle.by == "left" {
+		lefts := make([]float64, len(p.all))
+		for i := range p.all {
+			lefts[i] = p.all[i].parallel
+		}
+		slices.Sort(lefts)
+		last := float64(len(lefts) - 1)
+		r.leastLeft = min(lefts[int(math.Floor((1-chances)/2*last))], r.Parallel)
+		r.mostLeft = max(lefts[int(math.Ceil((1+chances)/2*last))], r.Parallel)
+	}
 	all, demands := byEndpoint(p.all)
 	switch d, err := FitDemand(all); {
 	case err != nil:

@@ -211,3 +211,28 @@ func TestMove(t *testing.T) {
 		}
 	}
 }
+
+// What others leave of a host's CPUs changes: the bounds of its limit are those of what they left in nine of ten cases.
+func TestOthersLeaveMoreAndLess(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	limits := func(others float64) Interval {
+		var h History
+		for range 40 {
+			rate := 50 + 100*r.Float64()
+			h.Add(&graph.Analysis{ArrivalRate: rate, Resources: []graph.Resource{{Node: "cpus/a", Name: "CPUs of a", Host: "a",
+				CPUCores: 0.01*rate + 0.002*r.NormFloat64(), Parallel: 4 - others*r.Float64(), ParallelBy: "left"}}},
+				map[string]float64{"a": 4}, nil)
+		}
+		p, err := h.Predict(Scenario{Times: 1})
+		if err != nil || p.Limit == nil || p.Limit.High == nil {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		return *p.Limit
+	}
+	if l := limits(0); l.Low < 390 || *l.High > 410 {
+		t.Errorf("of all 4 cores: %v, high %v", l, *l.High)
+	}
+	if l := limits(2); l.Low > 225 || l.Low < 195 || *l.High < 380 || *l.High > 410 || l.Value < l.Low || l.Value > *l.High {
+		t.Errorf("of 2 to 4 cores: %v, high %v", l, *l.High)
+	}
+}
