@@ -196,7 +196,13 @@ func limitSaid(p *predict.Prediction) string {
 	if p.Limit.High != nil {
 		high = *p.Limit.High
 	}
-	text := fmt.Sprintf("%.0f/s (%.0f to %.0f) by CPU time", p.Limit.Value, p.Limit.Low, high)
+	by := p.LimitedBy
+	for i := range p.Resources {
+		if p.Resources[i].Node == by {
+			by = p.Resources[i].Name
+		}
+	}
+	text := fmt.Sprintf("%.0f/s (%.0f to %.0f) by %s", p.Limit.Value, p.Limit.Low, high, by)
 	if len(p.Doubts) > 0 {
 		text += fmt.Sprintf(", with %d doubts", len(p.Doubts))
 	}
