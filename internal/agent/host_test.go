@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"outsight/internal/model"
 )
 
 func testdata(tb testing.TB, name string) []byte {
@@ -157,4 +161,40 @@ func FuzzParsePrivileges(f *testing.F) {
 			t.Errorf("%q: %x with error %v", s, p, err)
 		}
 	})
+}
+
+// TestHostsContainerStaysTheSame: what is made of containers need not be made again while they are the same ones.
+func TestHostsContainerStaysTheSame(t *testing.T) {
+	h := hostNetwork{procRoot: "/proc"}
+	web := &model.Container{ID: "web", Runtime: model.Docker}
+	complete := func(host *model.Container) *model.Container {
+		t.Helper()
+		all, err := h.complete([]*model.Container{web, host})
+		if err != nil || len(all) != 2 || all[0] != web {
+			t.Fatalf("%v, %v", all, err)
+		}
+		return all[1]
+	}
+	bare := &model.Container{ID: model.HostContainerID, Runtime: model.HostRuntime, Name: "one"}
+	first := complete(bare)
+	if first == bare || first.NetNS == 0 || bare.NetNS != 0 {
+		t.Fatalf("of %+v was made %+v", bare, first)
+	}
+	for range addressesEvery - 2 { // before the next look
+		if again := complete(bare); again != first {
+			t.Fatalf("%+v, though it was %+v", again, first)
+		}
+	}
+	renamed := *bare
+	renamed.Name = "two"
+	if other := complete(&renamed); other.Name != "two" || other.NetNS != first.NetNS {
+		t.Errorf("of %+v was made %+v", renamed, other)
+	}
+	// It has other addresses at the next look.
+	h.addresses = append(slices.Clone(h.addresses), netip.MustParseAddr("192.0.2.1"))
+	h.reading = 0
+	last := complete(&renamed)
+	if slices.Contains(last.Addresses, netip.MustParseAddr("192.0.2.1")) {
+		t.Errorf("addresses %v were not looked for again", last.Addresses)
+	}
 }

@@ -20,6 +20,8 @@ type hostNetwork struct {
 	reading   int
 	netns     uint32
 	addresses []netip.Addr
+	// bare is the host's container as it was given last, and whole what was made of it then.
+	bare, whole *model.Container
 }
 
 // complete is containers, the host's with its namespace and addresses.
@@ -28,25 +30,36 @@ func (h *hostNetwork) complete(containers []*model.Container) ([]*model.Containe
 	if i < 0 || containers[i].NetNS != 0 && len(containers[i].Addresses) > 0 {
 		return containers, nil
 	}
-	err := h.read()
-	host := *containers[i]
-	if host.NetNS == 0 {
-		host.NetNS = h.netns
-	}
-	// Another namespace than the agent's: its addresses are not known here.
-	if host.NetNS == h.netns {
-		host.Addresses = h.addresses
+	changed, err := h.read()
+	if changed || h.bare != containers[i] {
+		h.bare = containers[i]
+		host := *h.bare
+		if host.NetNS == 0 {
+			host.NetNS = h.netns
+		}
+		// Another namespace than the agent's: its addresses are not known here.
+		if host.NetNS == h.netns {
+			host.Addresses = h.addresses
+		}
+		h.whole = &host
 	}
 	containers = slices.Clone(containers)
-	containers[i] = &host
+	containers[i] = h.whole
 	return containers, err
 }
 
-func (h *hostNetwork) read() error {
+// read reads them when it is time to, and reports whether they are others.
+func (h *hostNetwork) read() (changed bool, err error) {
 	h.reading++
 	if h.reading%addressesEvery != 1 {
-		return nil
+		return false, nil
 	}
+	netns, before := h.netns, h.addresses
+	err = h.readNow()
+	return h.netns != netns || !slices.Equal(h.addresses, before), err
+}
+
+func (h *hostNetwork) readNow() error {
 	info, err := os.Stat(h.procRoot + "/self/ns/net")
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"outsight/internal/model"
-	"outsight/internal/network"
 )
 
 // PacketDrops reports which packets the kernel dropped. It is called by the goroutine that reads the Counters.
@@ -49,9 +48,8 @@ func newPacketDropSums() *packetDropSums {
 	return &packetDropSums{boundedSums: newBoundedSums[dropKind](maxDropKinds)}
 }
 
-func (p *packetDrops) update(now time.Time, read []model.KernelPacketDrops, containers []*model.Container,
-	lookup func(model.CgroupID) *model.Container) {
-	holder := network.Holders(containers)
+func (p *packetDrops) update(now time.Time, read []model.KernelPacketDrops, lookup func(model.CgroupID) *model.Container,
+	holder func(owner *model.Container, netns uint32) *model.Container) {
 	last := make(map[packetDropKey]uint64, len(read))
 	for _, r := range read {
 		key := packetDropKey{r.Owner, r.NetNS, r.Interface, r.Reason}

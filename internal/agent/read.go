@@ -86,7 +86,7 @@ func (a *Agent) readDrops(now time.Time, s *model.Snapshot, containers []*model.
 	read, err := a.sources.PacketDrops.ReadPacketDrops()
 	a.failures.note("dropped packets", err)
 	if err == nil {
-		a.drops.update(now, read, containers, a.sources.Registry.Lookup)
+		a.drops.update(now, read, a.sources.Registry.Lookup, a.resolver.Holders(containers))
 	}
 	s.Drops = a.drops.host.counters()
 }
@@ -98,7 +98,7 @@ func (a *Agent) readListeners(now time.Time, containers []*model.Container) erro
 	if err == nil {
 		a.listening = found
 	}
-	a.listeners.update(now, a.listening, a.sources.Registry.Lookup, network.Holders(containers))
+	a.listeners.update(now, a.listening, a.sources.Registry.Lookup, a.resolver.Holders(containers))
 	return err
 }
 

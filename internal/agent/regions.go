@@ -46,9 +46,9 @@ type RegionOptions struct {
 }
 
 // RegionOnlyHelp explains the flag that sets Only, --region-only.
-const RegionOnlyHelp = "run for readers of regions alone: once a second for memory, throttling and threads of containers, " +
-	"and for everything else when a container begins or ends, or once a minute; without samples of the last minutes, " +
-	"observation of packets, and measured costs"
+const RegionOnlyHelp = "run for readers of regions alone: when a container begins or ends, and once a minute; " +
+	"where the kernel cannot read memory, throttling and threads of containers by itself also once a second; " +
+	"without samples of the last minutes, observation of packets, and measured costs"
 
 // Flags set the fields but Only.
 func (o *RegionOptions) Flags() []access.Flag {

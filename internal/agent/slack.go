@@ -17,7 +17,7 @@ import (
 // timerSlack is how late the kernel may end a sleep of the agent's threads. The Go runtime has a thread that looks
 // after the others: while one of them works it sleeps for 20 µs at a time, and its waking up was a tenth of what the
 // agent took. Timers of a second are no later for it: the kernel allows them a thousandth of their time anyway.
-const timerSlack = 4 * time.Millisecond
+const timerSlack = time.Millisecond
 
 // setTimerSlack sets it for all threads of this process; those to come inherit it from the threads that make them. It
 // needs CAP_SYS_NICE, which is not worth giving to an agent that has not got it (deploy/): things stay as they are

@@ -59,6 +59,9 @@ type Resolver struct {
 	options    Options
 	identities *identities
 	ledger     *ledger
+	// addresses are those of the containers of the last view, or of the last call of Holders.
+	addresses  *addresses
+	containers []*model.Container
 }
 
 // New makes a Resolver.
@@ -74,7 +77,7 @@ func New(o Options) *Resolver {
 // counters of an edge never go down while its counting end is among the view's containers. What
 // found no room in the kernel's table is an edge, too: of RoleUnknown, between unknown ends.
 func (r *Resolver) Resolve(v View) []model.Edge {
-	known := newAddresses(v.Containers)
+	known := r.addressesOf(v.Containers)
 	p := &peers{
 		addresses:  known,
 		listeners:  r.listeners(v, known),
@@ -188,10 +191,18 @@ func (r *Resolver) listeners(v View, a *addresses) map[uint16][]listener {
 	return found
 }
 
+// addressesOf are the addresses of containers, which do not change while these are the same.
+func (r *Resolver) addressesOf(containers []*model.Container) *addresses {
+	if r.addresses == nil || !slices.Equal(containers, r.containers) {
+		r.addresses, r.containers = newAddresses(containers), slices.Clone(containers)
+	}
+	return r.addresses
+}
+
 // Holders reports whose a socket is that a control group's container holds in a network namespace; see
 // addresses.holder.
-func Holders(containers []*model.Container) func(owner *model.Container, netns uint32) *model.Container {
-	a := newAddresses(containers)
+func (r *Resolver) Holders(containers []*model.Container) func(owner *model.Container, netns uint32) *model.Container {
+	a := r.addressesOf(containers)
 	return func(owner *model.Container, netns uint32) *model.Container {
 		c, _ := a.holder(owner, netns)
 		return c
