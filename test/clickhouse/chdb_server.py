@@ -6,11 +6,13 @@ import http.server
 import os
 import sys
 import tempfile
+import threading
 import urllib.parse
 
 from chdb import session
 
 engine = session.Session(os.path.join(sys.argv[1], "data"))
+one_at_a_time = threading.Lock()  # a session is for one thread
 protocol_settings = ("query", "database", "wait_end_of_query")
 
 
@@ -20,13 +22,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         asked = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        try:
-            for name, values in asked.items():
-                if name not in protocol_settings:
-                    engine.query(f"SET {name} = {values[0]}")
-            status, answer = 200, run(asked.get("query", [""])[0], body)
-        except Exception as problem:
-            status, answer = 500, str(problem).encode()
+        with one_at_a_time:
+            try:
+                for name, values in asked.items():
+                    if name not in protocol_settings:
+                        engine.query(f"SET {name} = {values[0]}")
+                status, answer = 200, run(asked.get("query", [""])[0], body)
+            except Exception as problem:
+                status, answer = 500, str(problem).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -47,6 +50,6 @@ def run(statement, body):
         return engine.query(f"{head} FROM INFILE '{rows.name}' FORMAT {form}").bytes()
 
 
-server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 print(server.server_port, flush=True)
 server.serve_forever()

@@ -1,8 +1,8 @@
 package clickhouse
 
 import (
-	"context"
 	"fmt"
+	"io"
 
 	"outsight/internal/frame"
 )
@@ -129,14 +129,25 @@ func (t *table) finish() frame.Table {
 	return t.Table
 }
 
-// readTable reads the answer to a query of a difference.
-func (l *Log) readTable(ctx context.Context, d *difference, query string, frames []*spanFrames) error {
-	body, err := l.client.do(ctx, query, nil)
-	if err != nil {
-		return err
+// answer is one to a query of a difference.
+type answer struct {
+	body io.ReadCloser
+	err  error
+}
+
+func (a answer) close() {
+	if a.err == nil {
+		a.body.Close()
 	}
-	defer body.Close()
-	r := newReader(body)
+}
+
+// read reads it into frames, which are in the order of its rows.
+func (a answer) read(d *difference, frames []*spanFrames) error {
+	if a.err != nil {
+		return a.err
+	}
+	defer a.body.Close()
+	r := newReader(a.body)
 	row := rowReader{reader: r, d: d, attributes: make([]uint64, len(d.info.Attributes))}
 	for r.more() {
 		host, epoch := r.text(), r.uint64()

@@ -7,11 +7,15 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"outsight/internal/frame"
 	"outsight/internal/framelog"
 )
+
+// tablesAtOnce bounds the statements that are computed at a time for one window.
+const tablesAtOnce = 4
 
 // hostsPerQuery bounds the hosts of one statement.
 const hostsPerQuery = 256
@@ -248,13 +252,40 @@ func (l *Log) readSpans(ctx context.Context, tenant string, spans []*span, only 
 	slices.SortFunc(inOrder, func(x, y *spanFrames) int {
 		return cmp.Or(strings.Compare(x.after.Host, y.after.Host), cmp.Compare(x.after.Epoch, y.after.Epoch))
 	})
+	// The engine computes the answers for some tables while others are read.
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	var answers [frame.NumTables]chan answer
+	defer func() { // what was not read is closed
+		cancel()
+		asking.Wait()
+		for _, a := range answers {
+			if len(a) > 0 {
+				(<-a).close()
+			}
+		}
+	}()
+	slots := make(chan struct{}, tablesAtOnce)
 	for t := range frame.NumTables {
 		if !only.HasTable(t) {
 			continue
 		}
 		d := newDifference(t, only)
-		if err := l.readTable(ctx, d, d.query(l.table(d.info.Name), condition(tenant, after), condition(tenant, before)),
-			inOrder); err != nil {
+		query := d.query(l.table(d.info.Name), condition(tenant, after), condition(tenant, before))
+		answers[t] = make(chan answer, 1)
+		asking.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			body, err := l.client.do(ctx, query, nil)
+			answers[t] <- answer{body, err}
+		})
+	}
+	for t, a := range answers {
+		if a == nil {
+			continue
+		}
+		d := newDifference(frame.TableID(t), only)
+		if err := (<-a).read(d, inOrder); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", d.info.Name, err)
 		}
 	}
