@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -251,6 +252,24 @@ func probesOf(t *testing.T, server, tokens string, more ...string) string {
 	return out.String()
 }
 
+// getJSON reads the answer of a server.
+func getJSON(t *testing.T, url, token string, into any) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, response.Status, err)
+	}
+}
+
 // TestMeasuredPair: two hosts that talk are measured, what was measured is in frames, on the server and in its answers,
 // and ends with the talk. A host with a wrong token is measured by nobody, and strangers are not answered.
 func TestMeasuredPair(t *testing.T) {
@@ -354,19 +373,7 @@ func TestMeasuredPair(t *testing.T) {
 	// What happened is told of frames, with what was measured of the two hosts, and of no other.
 	get := func(path string, into any) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if err := json.NewDecoder(response.Body).Decode(into); err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s, %v", path, response.Status, err)
-		}
+		getJSON(t, page+path, token, into)
 	}
 	var told struct{ Events []fleet.Event }
 	eventually(t, "begin and end as events", func() bool {
@@ -512,6 +519,46 @@ func TestMeasuredContainers(t *testing.T) {
 	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
 	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "probe_answered") })
 	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "web on a  db on b  ended") })
+
+	// What was measured is in the containers' cell of the matrix, and begin and end are events.
+	var table bytes.Buffer
+	if code := run([]string{"matrix", "--server", page, "--token-file", tokens, "--output", "csv", "--number",
+		"probe_round_trip_p50,probe_loss_ratio", "--from", "now-2m"}, &table, &table); code != 0 {
+		t.Fatalf("matrix ends with %d: %s", code, table.String())
+	}
+	t.Logf("%s", table.String())
+	cells, err := csv.NewReader(&table).ReadAll()
+	if err != nil || len(cells) != 3 {
+		t.Fatalf("the matrix is %q, %v", cells, err)
+	}
+	cell := map[string]string{}
+	for i, name := range cells[0] {
+		if cell[name] = cells[2][i]; cells[1][i] != "" && strings.HasPrefix(name, "probe_") {
+			t.Errorf("of what the hosts do outside of containers the matrix has %s: %s", name, cells[1][i])
+		}
+	}
+	if cell["client"] != "web" || cell["server"] != "db" {
+		t.Errorf("the matrix is %q", cells)
+	}
+	if trip, err := strconv.ParseFloat(cell["probe_round_trip_p50"], 64); err != nil || trip <= 0 || cell["probe_loss_ratio"] != "0" {
+		t.Errorf("the cell of the containers is %v", cell)
+	}
+	var told struct{ Events []fleet.Event }
+	eventually(t, "begin and end as events", func() bool {
+		getJSON(t, page+"/api/outsight/events?from=now-2m&points=120", token, &told)
+		return len(told.Events) == 4
+	})
+	for kind, want := range map[fleet.EventKind]int{fleet.PairMeasured: 1, fleet.PairEnded: 1} {
+		count := 0
+		for _, e := range told.Events {
+			if e.Kind == kind && e.Client == "web" && e.Server == "db" && e.From == "a" && e.To == "b" {
+				count++
+			}
+		}
+		if count != want {
+			t.Errorf("%d events %s of the containers, want %d: %+v", count, kind, want, told.Events)
+		}
+	}
 	stop()
 }
 
