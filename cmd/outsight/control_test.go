@@ -412,6 +412,61 @@ func TestMeasuredPair(t *testing.T) {
 	stop()
 }
 
+// TestMeasuredClasses: with --probe-dscp two hosts are measured in each class of service, and packets have it on the wire.
+func TestMeasuredClasses(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2") {
+		return
+	}
+	// Packets of this class are lost, and no others.
+	rule := strings.Fields("-A INPUT -p udp --dport 862 -m dscp --dscp 10 -j DROP")
+	if out, err := exec.Command("iptables", rule...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const token, page, senders = "0123456789abcdef", "http://127.0.0.1:8470", "http://127.0.0.1:4318"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer serveProbes(t, tokens, "--probe-dscp", "0,10,46")()
+	talked := &atomic.Uint64{}
+	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked}
+	b := &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked}
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, senders, token, log)
+	b.run(agents, t, senders, token, log)
+	defer stop()
+	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
+	quiet := keepTalking(t, talked)
+	defer quiet()
+	eventually(t, "ten round trips in two classes, and losses in one", func() bool {
+		s := a.sessions()
+		return len(s) == 3 && s[0].Received >= 10 && s[1].Lost > 0 && s[2].Received >= 10
+	})
+	for i, want := range []uint8{0, 10, 46} {
+		if s := a.sessions()[i]; s.DSCP != want || s.Peer != "b" || s.Answered != (want != 10) || want != 10 && s.Lost > 0 {
+			t.Errorf("class %d has the session %+v", want, s)
+		}
+	}
+	for _, want := range []string{"{dscp 0} {host a} {peer b}] 1", "{dscp 10} {host a} {peer b}] 0", "{dscp 46} {host a} {peer b}] 1"} {
+		eventually(t, want, func() bool { return strings.Contains(a.metrics(t), "outsight_probe_answered["+want) })
+	}
+	eventually(t, "a line of outsight probe for each class", func() bool {
+		text := probesOf(t, page, tokens)
+		return strings.Contains(text, "b (DSCP 46)  each 100ms") && strings.Contains(text, "b (DSCP 10)  not answered")
+	})
+	t.Logf("%s", probesOf(t, page, tokens))
+	quiet()
+	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
+	for _, wrong := range []string{"64", "0,0", "0,1,2,3,4,5,6,7,8", "-1", "x", ""} {
+		var out bytes.Buffer
+		if code := run([]string{"server", "--data", t.TempDir(), "--probe-dscp", wrong}, &out, &out); code != 2 {
+			t.Errorf("--probe-dscp %q ends with %d: %s", wrong, code, out.String())
+		}
+	}
+	stop()
+}
+
 // namespace is a process in a network namespace of its own.
 type namespace struct {
 	t   *testing.T
