@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,8 @@ type controlFlags struct {
 	interval time.Duration
 	// containers is how many pairs of containers are measured of two hosts.
 	containers int
+	// dscp are classes of service of sessions between hosts.
+	dscp []uint
 }
 
 func (f *controlFlags) add(c *cobra.Command) {
@@ -32,6 +35,8 @@ func (f *controlFlags) add(c *cobra.Command) {
 		"for how long two hosts go on to be measured that talk no more")
 	c.Flags().IntVar(&f.containers, "probe-containers", control.DefaultContainers, "how many pairs of containers of two "+
 		"hosts are measured from inside their own network namespaces, those that talk most; 0 measures none")
+	c.Flags().UintSliceVar(&f.dscp, "probe-dscp", []uint{0}, "classes of service (DSCP) in which the network between two "+
+		"hosts is measured, with commas between them: each with a session of its own, within the same rate")
 }
 
 func (f *controlFlags) check() error {
@@ -44,8 +49,19 @@ func (f *controlFlags) check() error {
 	if f.containers < 0 || f.containers > mostProbeContainers {
 		return usagef("--probe-containers is %d, want 0 to %d", f.containers, mostProbeContainers)
 	}
+	if len(f.dscp) == 0 || len(f.dscp) > mostProbeClasses {
+		return usagef("--probe-dscp has %d classes of service, want 1 to %d", len(f.dscp), mostProbeClasses)
+	}
+	for i, class := range f.dscp {
+		if class > 63 || slices.Contains(f.dscp[:i], class) {
+			return usagef("--probe-dscp has %d, want numbers from 0 to 63, each once", class)
+		}
+	}
 	return nil
 }
+
+// mostProbeClasses are as many as there are classes of real traffic in most networks.
+const mostProbeClasses = 8
 
 // mostProbeContainers is more than fits into the default rate.
 const mostProbeContainers = 64
@@ -59,8 +75,12 @@ func (f *controlFlags) server(frames framelog.Log, registry control.Registry, lo
 	if containers == 0 {
 		containers = -1
 	}
+	var classes []uint8
+	for _, class := range f.dscp {
+		classes = append(classes, uint8(class))
+	}
 	return control.NewServer(control.ServerOptions{
-		Rate: f.rate, Containers: containers, Interval: f.interval, Registry: registry, Logger: log,
+		Rate: f.rate, Containers: containers, Classes: classes, Interval: f.interval, Registry: registry, Logger: log,
 		Window: func(ctx context.Context, tenant string, from, to time.Time) (*frame.Window, error) {
 			for w, err := range frames.Windows(ctx, framelog.Query{Tenant: tenant, Times: []time.Time{from, to},
 				Only: graph.HostPairColumns}) {

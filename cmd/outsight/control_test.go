@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -251,6 +252,24 @@ func probesOf(t *testing.T, server, tokens string, more ...string) string {
 	return out.String()
 }
 
+// getJSON reads the answer of a server.
+func getJSON(t *testing.T, url, token string, into any) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, response.Status, err)
+	}
+}
+
 // TestMeasuredPair: two hosts that talk are measured, what was measured is in frames, on the server and in its answers,
 // and ends with the talk. A host with a wrong token is measured by nobody, and strangers are not answered.
 func TestMeasuredPair(t *testing.T) {
@@ -354,19 +373,7 @@ func TestMeasuredPair(t *testing.T) {
 	// What happened is told of frames, with what was measured of the two hosts, and of no other.
 	get := func(path string, into any) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if err := json.NewDecoder(response.Body).Decode(into); err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s, %v", path, response.Status, err)
-		}
+		getJSON(t, page+path, token, into)
 	}
 	var told struct{ Events []fleet.Event }
 	eventually(t, "begin and end as events", func() bool {
@@ -401,6 +408,61 @@ func TestMeasuredPair(t *testing.T) {
 	if matrix.Rows[cell.Row].Name != "a" || matrix.Columns[cell.Column].Name != "b" || !measured || lost != 0 || counted ||
 		cell.Numbers["probe_round_trip_p50"] <= 0 {
 		t.Errorf("the matrix of hosts is %+v", matrix)
+	}
+	stop()
+}
+
+// TestMeasuredClasses: with --probe-dscp two hosts are measured in each class of service, and packets have it on the wire.
+func TestMeasuredClasses(t *testing.T) {
+	if !inNamespace(t, "198.51.100.1", "198.51.100.2") {
+		return
+	}
+	// Packets of this class are lost, and no others.
+	rule := strings.Fields("-A INPUT -p udp --dport 862 -m dscp --dscp 10 -j DROP")
+	if out, err := exec.Command("iptables", rule...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const token, page, senders = "0123456789abcdef", "http://127.0.0.1:8470", "http://127.0.0.1:4318"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer serveProbes(t, tokens, "--probe-dscp", "0,10,46")()
+	talked := &atomic.Uint64{}
+	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked}
+	b := &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked}
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, senders, token, log)
+	b.run(agents, t, senders, token, log)
+	defer stop()
+	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
+	quiet := keepTalking(t, talked)
+	defer quiet()
+	eventually(t, "ten round trips in two classes, and losses in one", func() bool {
+		s := a.sessions()
+		return len(s) == 3 && s[0].Received >= 10 && s[1].Lost > 0 && s[2].Received >= 10
+	})
+	for i, want := range []uint8{0, 10, 46} {
+		if s := a.sessions()[i]; s.DSCP != want || s.Peer != "b" || s.Answered != (want != 10) || want != 10 && s.Lost > 0 {
+			t.Errorf("class %d has the session %+v", want, s)
+		}
+	}
+	for _, want := range []string{"{dscp 0} {host a} {peer b}] 1", "{dscp 10} {host a} {peer b}] 0", "{dscp 46} {host a} {peer b}] 1"} {
+		eventually(t, want, func() bool { return strings.Contains(a.metrics(t), "outsight_probe_answered["+want) })
+	}
+	eventually(t, "a line of outsight probe for each class", func() bool {
+		text := probesOf(t, page, tokens)
+		return strings.Contains(text, "b (DSCP 46)  each 100ms") && strings.Contains(text, "b (DSCP 10)  not answered")
+	})
+	t.Logf("%s", probesOf(t, page, tokens))
+	quiet()
+	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
+	for _, wrong := range []string{"64", "0,0", "0,1,2,3,4,5,6,7,8", "-1", "x", ""} {
+		var out bytes.Buffer
+		if code := run([]string{"server", "--data", t.TempDir(), "--probe-dscp", wrong}, &out, &out); code != 2 {
+			t.Errorf("--probe-dscp %q ends with %d: %s", wrong, code, out.String())
+		}
 	}
 	stop()
 }
@@ -512,6 +574,46 @@ func TestMeasuredContainers(t *testing.T) {
 	eventually(t, "the end of the sessions", func() bool { return len(a.sessions()) == 0 })
 	eventually(t, "the end of its levels", func() bool { return !strings.Contains(a.metrics(t), "probe_answered") })
 	eventually(t, "its end at the server", func() bool { return strings.Contains(list(), "web on a  db on b  ended") })
+
+	// What was measured is in the containers' cell of the matrix, and begin and end are events.
+	var table bytes.Buffer
+	if code := run([]string{"matrix", "--server", page, "--token-file", tokens, "--output", "csv", "--number",
+		"probe_round_trip_p50,probe_loss_ratio", "--from", "now-2m"}, &table, &table); code != 0 {
+		t.Fatalf("matrix ends with %d: %s", code, table.String())
+	}
+	t.Logf("%s", table.String())
+	cells, err := csv.NewReader(&table).ReadAll()
+	if err != nil || len(cells) != 3 {
+		t.Fatalf("the matrix is %q, %v", cells, err)
+	}
+	cell := map[string]string{}
+	for i, name := range cells[0] {
+		if cell[name] = cells[2][i]; cells[1][i] != "" && strings.HasPrefix(name, "probe_") {
+			t.Errorf("of what the hosts do outside of containers the matrix has %s: %s", name, cells[1][i])
+		}
+	}
+	if cell["client"] != "web" || cell["server"] != "db" {
+		t.Errorf("the matrix is %q", cells)
+	}
+	if trip, err := strconv.ParseFloat(cell["probe_round_trip_p50"], 64); err != nil || trip <= 0 || cell["probe_loss_ratio"] != "0" {
+		t.Errorf("the cell of the containers is %v", cell)
+	}
+	var told struct{ Events []fleet.Event }
+	eventually(t, "begin and end as events", func() bool {
+		getJSON(t, page+"/api/outsight/events?from=now-2m&points=120", token, &told)
+		return len(told.Events) == 4
+	})
+	for kind, want := range map[fleet.EventKind]int{fleet.PairMeasured: 1, fleet.PairEnded: 1} {
+		count := 0
+		for _, e := range told.Events {
+			if e.Kind == kind && e.Client == "web" && e.Server == "db" && e.From == "a" && e.To == "b" {
+				count++
+			}
+		}
+		if count != want {
+			t.Errorf("%d events %s of the containers, want %d: %+v", count, kind, want, told.Events)
+		}
+	}
 	stop()
 }
 

@@ -100,10 +100,8 @@ func (o *matrixOptions) write(out io.Writer, w *frame.Window) error {
 			of.Numbers = []string{graph.MatrixNumbers[0].Key}
 		}
 	}
-	if of.By == graph.ByHost {
-		of.Between = fleet.Between(fleet.Probes(w))
-	}
-	of.Capacity = fleet.Capacities(w)
+	probes := fleet.Probes(w)
+	of.Between, of.Containers = fleet.Between(probes), fleet.BetweenContainers(w, probes)
 	m, err := graph.MatrixFromFrames(w, of)
 	if err != nil {
 		return err

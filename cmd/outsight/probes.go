@@ -101,7 +101,7 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		}
 		loss, p50, p99, jitter, way, above, hops := "–", "–", "–", "–", "–", "–", "–"
 		if p.LossRatio != nil {
-			loss = fmt.Sprintf("%d (%.2g %%)", p.Lost, 100**p.LossRatio)
+			loss = fmt.Sprintf("%d (%.3g %%)", p.Lost, 100**p.LossRatio)
 		}
 		if p.RoundTrip != nil {
 			p50, p99 = shortTime(p.RoundTrip.P50), shortTime(p.RoundTrip.P99)
@@ -121,7 +121,11 @@ func writeProbes(out io.Writer, a *probesAnswer, output string) error {
 		if p.RouteChanges > 0 {
 			hops += fmt.Sprintf(" (%d changes)", p.RouteChanges)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", end(p.Client, p.From), end(p.Server, p.To), state,
+		to := end(p.Server, p.To)
+		if p.DSCP != 0 {
+			to += fmt.Sprintf(" (DSCP %d)", p.DSCP)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", end(p.Client, p.From), to, state,
 			p.Sent, loss, p.LostThere, p.LostBack, p50, p99, jitter, way, above, hops)
 	}
 	return w.Flush()

@@ -9,6 +9,7 @@ import (
 
 	"outsight/internal/fleet"
 	"outsight/internal/graph"
+	"outsight/internal/model"
 )
 
 // defaultMatrixTop is how many rows and columns a matrix has besides those that sum the others, if the request does not
@@ -61,10 +62,10 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.By == graph.ByHost {
-		o.Between = fleet.Between(fleet.Probes(data.window))
+	if graph.MeasuredNumbers(o.Numbers, o.By) {
+		probes := fleet.Probes(data.window)
+		o.Between, o.Containers = fleet.Between(probes), fleet.BetweenContainers(data.window, probes)
 	}
-	o.Capacity = fleet.Capacities(data.window)
 	m, err := graph.MatrixFromFrames(data.window, o)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,8 @@ func (s *server) matrix(ctx context.Context, r *http.Request) (any, error) {
 	numbers, err := graph.FindMatrixNumbers(o.Numbers, o.By)
 	for _, n := range numbers {
 		described := matrixNumber{number{n.Key, n.Title, n.Unit, n.PromQL}, n.Group, n.Additive}
-		if s.PromQL != PromQLFull {
+		// Of containers these are other series, with other labels.
+		if s.PromQL != PromQLFull || n.Group == model.GroupProbes && o.By != graph.ByHost {
 			described.Query = ""
 		}
 		answer.Numbers = append(answer.Numbers, described)

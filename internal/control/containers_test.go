@@ -34,7 +34,7 @@ func TestDecideContainers(t *testing.T) {
 	agents := capable(agentAt("a"), agentAt("b", "192.0.2.2"))
 	agents["b"].Seen = netip.MustParseAddr("198.51.100.1")
 	talks := Talks{Hosts: []Talk{talkOf("a", "b", 5)}, Containers: []ContainerTalk{containersOf("b", "web", "a", "db", 5)}}
-	limits := Limits{DefaultRate, DefaultContainers}
+	limits := Limits{DefaultRate, DefaultContainers, nil}
 	d := Decide(secret, "", agents, talks, Held{}, limits)
 	if want := map[ContainerPair]bool{{"b", "web", "a", "db"}: true}; !reflect.DeepEqual(d.Held.Containers, want) ||
 		d.Unreachable != 1 || len(d.Held.Hosts) > 0 {
@@ -81,7 +81,7 @@ func TestDecideContainers(t *testing.T) {
 		}
 	}
 	same := func(*ContainerTalk) {}
-	f("no containers wanted", same, Limits{DefaultRate, -1})
+	f("no containers wanted", same, Limits{DefaultRate, -1, nil})
 	f("within a host", func(c *ContainerTalk) { c.ClientHost = "a" }, limits)
 	f("an unknown host", func(c *ContainerTalk) { c.ClientHost = "c" }, limits)
 	f("no client's address", func(c *ContainerTalk) { c.ClientAddresses = nil }, limits)
@@ -95,7 +95,7 @@ func TestDecideContainers(t *testing.T) {
 // as much; one path is measured once, and no host sends more than its rate.
 func TestContainersLimits(t *testing.T) {
 	agents := capable(agentAt("a", "192.0.2.1"), agentAt("b", "192.0.2.2"))
-	limits := Limits{DefaultRate, 2}
+	limits := Limits{DefaultRate, 2, nil}
 	held := Held{}
 	f := func(talks []ContainerTalk, want ...string) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -46,6 +47,8 @@ type Limits struct {
 	Rate int64
 	// Containers is how many pairs of containers are measured of two hosts.
 	Containers int
+	// Classes are the classes of service (DSCP) of the sessions between two hosts, each with one of its own; none for 0 alone.
+	Classes []uint8
 }
 
 // PacketBytes is what a packet of a session takes on the wire at most, with the headers of IPv6 and UDP.
@@ -91,6 +94,10 @@ func Decide(secret []byte, tenant string, agents map[string]*Agent, wanted Talks
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B))
 	})
 	most := min(int(packetsPerSecond(rate)*MaxInterval.Seconds()), MaxSessions)
+	classes := limits.Classes
+	if len(classes) == 0 {
+		classes = []uint8{0}
+	}
 	degree := map[string]int{}
 	var chosen []link
 	for _, talk := range talks {
@@ -102,11 +109,11 @@ func Decide(secret []byte, tenant string, agents map[string]*Agent, wanted Talks
 		switch {
 		case !ok:
 			d.Unreachable++
-		case degree[talk.A] >= most || degree[talk.B] >= most:
+		case degree[talk.A]+len(classes) > most || degree[talk.B]+len(classes) > most:
 			d.Refused++
 		default:
-			degree[talk.A]++
-			degree[talk.B]++
+			degree[talk.A] += len(classes)
+			degree[talk.B] += len(classes)
 			d.Held.Hosts[talk.Pair] = true
 			chosen = append(chosen, l)
 		}
@@ -117,11 +124,17 @@ func Decide(secret []byte, tenant string, agents map[string]*Agent, wanted Talks
 	for _, l := range chosen {
 		interval := intervalOf(max(degree[l.A], degree[l.B]), rate)
 		key := keyOf(secret, "outsight probe", tenant, l.from, l.to)
-		number := numberOf(numbers, l.B, l.A)
 		from, to := d.States[l.A], d.States[l.B]
-		from.Sessions = append(from.Sessions, Session{Peer: l.B, Reflector: netip.AddrPortFrom(l.at, l.to.Port),
-			Number: number, Key: key, IntervalSeconds: interval.Seconds()})
-		to.Peers = append(to.Peers, Peer{Name: l.A, Addresses: sources(l.from), Number: number, Key: key})
+		for _, class := range classes {
+			who := []string{l.A}
+			if class != 0 {
+				who = append(who, "dscp", strconv.Itoa(int(class)))
+			}
+			number := numberOf(numbers, l.B, who...)
+			from.Sessions = append(from.Sessions, Session{Peer: l.B, Reflector: netip.AddrPortFrom(l.at, l.to.Port),
+				Number: number, Key: key, IntervalSeconds: interval.Seconds(), DSCP: class})
+			to.Peers = append(to.Peers, Peer{Name: l.A, Addresses: sources(l.from), Number: number, Key: key})
+		}
 	}
 	for _, c := range containers {
 		interval := intervalOf(max(degree[c.ClientHost], degree[c.ServerHost]), rate)

@@ -82,6 +82,51 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestClasses: of a pair there is a session of each class of service, with the same key and a number of its own; all of them
+// are within the rate of the hosts, and the pair has all or none.
+func TestClasses(t *testing.T) {
+	classes := []uint8{0, 10, 46}
+	agents := agentsOf(agentAt("hub", "10.0.0.1"))
+	var talks []Talk
+	for i := range 200 {
+		host := fmt.Sprintf("x%03d", i)
+		agents[host] = agentAt(host, fmt.Sprintf("10.0.1.%d", 1+i))
+		talks = append(talks, talkOf("hub", host, uint64(i)))
+	}
+	limits := Limits{Rate: DefaultRate, Classes: classes}
+	one := Decide(secret, "", agents, Talks{Hosts: talks[:1]}, Held{}, limits)
+	usual := Decide(secret, "", agents, Talks{Hosts: talks[:1]}, Held{}, Limits{Rate: DefaultRate}).States["hub"].Sessions[0]
+	sessions, peers := one.States["hub"].Sessions, one.States["x000"].Peers
+	if len(sessions) != len(classes) || len(peers) != len(classes) {
+		t.Fatalf("the sessions are %+v, the peers %+v", sessions, peers)
+	}
+	for host, state := range one.States {
+		state.LeaseSeconds = 60
+		if _, err := ParseState(encoded(t, state)); err != nil {
+			t.Errorf("the state of %s is refused: %v", host, err)
+		}
+	}
+	numbers := map[uint16]bool{}
+	for i, s := range sessions {
+		numbers[s.Number] = true
+		if s.DSCP != classes[i] || s.Peer != "x000" || s.Number != peers[i].Number || !bytes.Equal(s.Key, peers[i].Key) {
+			t.Errorf("class %d has %+v, and the peer %+v", classes[i], s, peers[i])
+		}
+	}
+	if len(numbers) != len(classes) || sessions[0].Number != usual.Number || !bytes.Equal(sessions[0].Key, usual.Key) {
+		t.Errorf("the usual session is %+v, without other classes %+v", sessions[0], usual)
+	}
+	d := Decide(secret, "", agents, Talks{Hosts: talks}, Held{}, limits)
+	bits := 0.0
+	for _, s := range d.States["hub"].Sessions {
+		bits += 8 * PacketBytes / s.IntervalSeconds
+	}
+	if held := len(d.Held.Hosts); bits > DefaultRate || d.Refused == 0 || held+d.Refused != len(talks) ||
+		len(d.States["hub"].Sessions) != len(classes)*held {
+		t.Errorf("%d sessions of %d pairs send %.0f bit/s, %d pairs are refused", len(d.States["hub"].Sessions), held, bits, d.Refused)
+	}
+}
+
 // TestRate: whatever the number of pairs, no host sends more than the rate, counting requests and answers; what finds no
 // room is counted, and pairs that are held stay.
 func TestRate(t *testing.T) {

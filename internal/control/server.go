@@ -36,6 +36,8 @@ type ServerOptions struct {
 	Rate int64
 	// Containers is how many pairs of containers are measured of two hosts (DefaultContainers); below 0 none are.
 	Containers int
+	// Classes are the classes of service (DSCP) in which the network between two hosts is measured; none for 0 alone.
+	Classes []uint8
 	// Secret is what keys are derived from; nil for what Registry has, and otherwise a new one.
 	Secret []byte
 	// Registry keeps the agents, and the secret, for the next server; nil for none.
@@ -413,7 +415,7 @@ func (s *Server) decide(ctx context.Context, t *tenant) {
 	if len(agents) > 1 && s.options.Rate > 0 {
 		talks = s.options.Talks(w, t.reflects(agents))
 	}
-	d := Decide(s.secret, t.name, agents, talks, t.held, Limits{s.options.Rate, s.options.Containers})
+	d := Decide(s.secret, t.name, agents, talks, t.held, Limits{s.options.Rate, s.options.Containers, s.options.Classes})
 	s.counts.refused.Add(uint64(d.Refused))
 	s.counts.refusedContainers.Add(uint64(d.RefusedContainers))
 	s.counts.unreachable.Add(uint64(d.Unreachable))

@@ -12,9 +12,9 @@ type capacity struct {
 	measured       time.Time
 }
 
-// Capacities are those of paths between containers that were measured on request and are known at the end of a window, by
+// capacities are those of paths between containers that were measured on request and are known at the end of a window, by
 // the host, the IDs of a client's and a server's container there, and a key of model.ProbeNumbers.
-func Capacities(w *frame.Window) func(host, client, server, key string) (float64, bool) {
+func capacities(w *frame.Window) func(host, client, server, key string) (float64, bool) {
 	const bytesPerSecond, measured = "outsight_path_capacity_bytes_per_second", "outsight_path_capacity_measured_timestamp_seconds"
 	known := map[[3]string]capacity{} // by the host, from where and to where
 	for i := range w.Hosts {

@@ -15,10 +15,14 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// PairMeasured and PairEnded are the begin and the end of the measurement of the network between two hosts.
+	// PairMeasured and PairEnded are the begin and the end of the measurement of the network between two hosts, or between two
+	// containers on them.
 	PairMeasured EventKind = "pair_measured"
 	PairEnded    EventKind = "pair_ended"
-	// RouteChanged says that the packets which measure the network between two hosts go by other routers than before.
+	// PairHandedOver is PairMeasured of two containers that were measured on other hosts up to a minute before, because one
+	// of them runs on another host now.
+	PairHandedOver EventKind = "pair_handed_over"
+	// RouteChanged says that the packets which measure the network go by other routers than before.
 	RouteChanged EventKind = "route_changed"
 	// ContainerMoved says that a container of this name ran on one host, and then on another one instead.
 	ContainerMoved EventKind = "container_moved"
@@ -33,6 +37,12 @@ type Event struct {
 	// From and To are the host that sends and the other one, or the host that had the container and the one that has it.
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Client and Server are the containers on From and To that are measured, as Probe has them; empty for the hosts.
+	Client string `json:"client,omitempty"`
+	Server string `json:"server,omitempty"`
+	// FromBefore and ToBefore are the hosts that had them before, of PairHandedOver.
+	FromBefore string `json:"from_before,omitempty"`
+	ToBefore   string `json:"to_before,omitempty"`
 	// Container is the name of one that moved: that of the container, or namespace/pod/container.
 	Container string `json:"container,omitempty"`
 	// Before and Now are the two routes, as model.Route writes them.
@@ -55,10 +65,13 @@ type Events struct {
 // watched is what was known of a host last.
 type watched struct {
 	time time.Time
-	// peers are the hosts to which it measures the network, with the routes; containers the names of those that run there.
-	peers      map[string]string
+	// peers are to whom it measures the network, with the routes; containers the names of those that run there.
+	peers      map[probedPair]string
 	containers map[string]bool
 }
+
+// probedPair is to whom a host measures the network: another host, or from a container to one there.
+type probedPair struct{ peer, client, server string }
 
 // residence is that of a container on a host: since when, and whether that was seen.
 type residence struct {
@@ -118,7 +131,7 @@ func (e *Events) place(name, host string, r residence) {
 }
 
 // see compares what a host has at a moment with what it had.
-func (e *Events) see(host string, at time.Time, peers map[string]string, containers map[string]bool) {
+func (e *Events) see(host string, at time.Time, peers map[probedPair]string, containers map[string]bool) {
 	was := e.hosts[host]
 	tell := func(event Event) {
 		event.Time = at
@@ -127,23 +140,28 @@ func (e *Events) see(host string, at time.Time, peers map[string]string, contain
 		}
 		e.all = append(e.all, event)
 	}
-	add := func(kind EventKind, from, to, container string) {
-		tell(Event{Kind: kind, From: from, To: to, Container: container})
+	moved := func(from, to, container string) {
+		tell(Event{Kind: ContainerMoved, From: from, To: to, Container: container})
 	}
-	for peer, now := range peers {
-		before, measured := was.peers[peer]
-		if !measured {
-			add(PairMeasured, host, peer, "")
+	pair := func(kind EventKind, to probedPair) Event {
+		return Event{Kind: kind, From: host, To: to.peer, Client: to.client, Server: to.server}
+	}
+	for to, now := range peers {
+		before, known := was.peers[to]
+		if !known {
+			tell(pair(PairMeasured, to))
 			continue
 		}
 		var changed bool
-		if peers[peer], changed = nextRoute(before, now); changed {
-			tell(Event{Kind: RouteChanged, From: host, To: peer, Before: before, Now: now})
+		if peers[to], changed = nextRoute(before, now); changed {
+			event := pair(RouteChanged, to)
+			event.Before, event.Now = before, now
+			tell(event)
 		}
 	}
-	for peer := range was.peers {
-		if _, measured := peers[peer]; !measured {
-			add(PairEnded, host, peer, "")
+	for to := range was.peers {
+		if _, still := peers[to]; !still {
+			tell(pair(PairEnded, to))
 		}
 	}
 	for name := range containers {
@@ -151,7 +169,7 @@ func (e *Events) see(host string, at time.Time, peers map[string]string, contain
 			continue
 		}
 		if from, ok := e.gone[name]; ok && from.host != host {
-			add(ContainerMoved, from.host, host, name)
+			moved(from.host, host, name)
 		}
 		delete(e.gone, name)
 		e.place(name, host, residence{at, true})
@@ -170,7 +188,7 @@ func (e *Events) see(host string, at time.Time, peers map[string]string, contain
 			// Both ran for a while. A name that several hosts have all the time moves nowhere.
 			for other, r := range of {
 				if r.seen && r.since.After(left.since) {
-					add(ContainerMoved, host, other, name)
+					moved(host, other, name)
 				}
 			}
 		}
@@ -181,11 +199,44 @@ func (e *Events) see(host string, at time.Time, peers map[string]string, contain
 // All are the events so far, the newest first.
 func (e *Events) All() []Event {
 	all := slices.Clone(e.all)
+	handOver(all)
 	slices.SortStableFunc(all, func(x, y Event) int {
 		return cmp.Or(y.Time.Compare(x.Time), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.From, y.From),
-			cmp.Compare(x.To, y.To), cmp.Compare(x.Container, y.Container))
+			cmp.Compare(x.To, y.To), cmp.Compare(x.Container, y.Container), cmp.Compare(x.Client, y.Client),
+			cmp.Compare(x.Server, y.Server))
 	})
 	return all
+}
+
+// handedOver is how far the end of one measurement and the begin of the next may be apart.
+const handedOver = time.Minute
+
+// handOver finds the pairs of containers that go on to be measured on other hosts.
+func handOver(all []Event) {
+	type names struct{ client, server string }
+	ended := map[names][]*Event{}
+	for i := range all {
+		if e := &all[i]; e.Kind == PairEnded && e.Client != "" {
+			ended[names{e.Client, e.Server}] = append(ended[names{e.Client, e.Server}], e)
+		}
+	}
+	for i := range all {
+		e := &all[i]
+		if e.Kind != PairMeasured || e.Client == "" {
+			continue
+		}
+		apart := func(end *Event) time.Duration { return e.Time.Sub(end.Time).Abs() }
+		var last *Event
+		for _, end := range ended[names{e.Client, e.Server}] {
+			// The hosts' frames are looked at one after the other: the begin may be told first.
+			if (end.From != e.From || end.To != e.To) && apart(end) <= handedOver && (last == nil || apart(end) < apart(last)) {
+				last = end
+			}
+		}
+		if last != nil {
+			e.Kind, e.FromBefore, e.ToBefore = PairHandedOver, last.From, last.To
+		}
+	}
 }
 
 // nextRoute is what is known of a route after it was told, and whether it changed. A route that is not known is empty.
@@ -204,18 +255,22 @@ func nextRoute(before, now string) (route string, changed bool) {
 	return now, true
 }
 
-// peersIn are the hosts to which sessions run in a frame, with the route to each; empty where that is not known. Of several
-// classes of service it is that of the least.
-func peersIn(f *frame.Frame) map[string]string {
-	peers, class := map[string]string{}, map[string]int{}
-	eachLabelled(f, probeInterval, func(_ int, labels []string) { peers[labels[0]] = "" })
-	eachLabelled(f, probeHops, func(_ int, labels []string) {
-		peer := labels[0]
-		dscp, err := strconv.Atoi(labels[1])
-		if least, known := class[peer]; err == nil && (!known || dscp < least) {
-			class[peer], peers[peer] = dscp, labels[2]
-		}
-	})
+// peersIn are to whom sessions run in a frame, with the route of each; empty where that is not known. Of several classes of
+// service it is that of the least.
+func peersIn(f *frame.Frame) map[probedPair]string {
+	peers, class := map[probedPair]string{}, map[probedPair]int{}
+	for _, m := range []probeMetrics{hostProbes, containerProbes} {
+		m.each(f, "interval_seconds", func(_ int, key probeKey, _ string) {
+			peers[probedPair{key.peer, key.client, key.server}] = ""
+		})
+		m.each(f, "hops", func(_ int, key probeKey, route string) {
+			to := probedPair{key.peer, key.client, key.server}
+			dscp, err := strconv.Atoi(key.dscp)
+			if least, known := class[to]; err == nil && (!known || dscp < least) {
+				class[to], peers[to] = dscp, route
+			}
+		})
+	}
 	return peers
 }
 

@@ -21,7 +21,8 @@ func newTimeline() *timeline {
 	return &timeline{map[string][]*frame.Frame{}, map[string]*agent{}}
 }
 
-// tell adds a frame of a host at a second. A peer may have a route, as in "b by 192.0.2.1".
+// tell adds a frame of a host at a second. A peer may have a route, as in "b by 192.0.2.1", and before it containers that are
+// measured, as in "web>db:b".
 func (l *timeline) tell(second int, host string, containers, peers []string) {
 	if l.agents[host] == nil {
 		l.agents[host] = newAgent(host, start)
@@ -36,7 +37,12 @@ func (l *timeline) tell(second int, host string, containers, peers []string) {
 	for _, peer := range peers {
 		name, by, _ := strings.Cut(peer, " by ")
 		route, _ := model.ParseRoute(by)
-		s.Probes.Sessions = append(s.Probes.Sessions, model.ProbeSession{Peer: name, Interval: time.Second, Route: route})
+		one := model.ProbeSession{Peer: name, Interval: time.Second, Route: route}
+		if ends, peer, ok := strings.Cut(name, ":"); ok {
+			one.Peer = peer
+			one.Client, one.Server, _ = strings.Cut(ends, ">")
+		}
+		s.Probes.Sessions = append(s.Probes.Sessions, one)
 	}
 	l.frames[host] = append(l.frames[host], l.agents[host].Build(s))
 }
@@ -65,6 +71,9 @@ func (l *timeline) events(from, to, step int) (told []string) {
 		about := event.Container
 		if event.Kind == RouteChanged {
 			about = event.Before + " > " + event.Now
+		}
+		if event.Client != "" {
+			about = strings.Join(strings.Fields(event.Client+">"+event.Server+" "+event.FromBefore+" "+event.ToBefore+" "+about), " ")
 		}
 		told = append(told, fmt.Sprintf("%v %s %s %s %s", event.Time.Sub(start).Seconds(), event.Kind, event.From, event.To, about))
 	}
@@ -107,6 +116,46 @@ func TestEvents(t *testing.T) {
 				l.tell(i, "a", nil, one("b by "+route))
 			}
 		}, []string{"45 route_changed a b 192.0.2.1 192.0.2.2 > 192.0.2.9 192.0.2.2"}},
+		"containers are measured beside their hosts, and by another route": {func(l *timeline) {
+			for i := range 60 {
+				peers := one("b")
+				if i >= 12 && i < 43 {
+					peers = one("b", "web>db:b by 192.0.2.1")
+				}
+				if i >= 22 && i < 43 {
+					peers[1] = "web>db:b by 192.0.2.9"
+				}
+				l.tell(i, "a", nil, peers)
+			}
+		}, []string{"15 pair_measured a b web>db", "25 route_changed a b web>db 192.0.2.1 > 192.0.2.9", "45 pair_ended a b web>db"}},
+		"containers are measured on other hosts; others have the same peers": {func(l *timeline) {
+			for i := range 60 {
+				a, c := one("web>db:b", "web>cache:b"), one()
+				switch {
+				case i >= 42: // the client moved
+					a, c = one("web>cache:b"), one("web>db:d")
+				case i >= 24: // the server did
+					a = one("web>cache:b", "web>db:d")
+				case i >= 22:
+					a = a[1:]
+				}
+				l.tell(i, "a", nil, a)
+				l.tell(i, "c", nil, c)
+			}
+		}, []string{"25 pair_ended a b web>db", "25 pair_handed_over a d web>db a b", "45 pair_ended a d web>db",
+			"45 pair_handed_over c d web>db a d"}},
+		"a measurement that begins anew after long is none that goes on": {func(l *timeline) {
+			for i := range 140 {
+				a, c := one(), one()
+				if i < 12 {
+					a = one("web>db:b")
+				} else if i >= 92 {
+					c = one("web>db:b")
+				}
+				l.tell(i, "a", nil, a)
+				l.tell(i, "c", nil, c)
+			}
+		}, []string{"15 pair_ended a b web>db", "95 pair_measured c b web>db"}},
 		"an agent begins": {func(l *timeline) {
 			for i := range 40 {
 				l.tell(i, "b", one("db"), nil)

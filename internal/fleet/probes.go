@@ -137,7 +137,6 @@ var (
 			return ofDirection(d, &p.aboveThere, &p.aboveBack)
 		},
 	}
-	probeInterval, probeHops = hostProbes.name("interval_seconds"), hostProbes.name("hops")
 )
 
 func ofDirection[T any](direction string, there, back *T) *T {
@@ -252,6 +251,44 @@ func Between(probes []Probe) func(from, to, key string) (float64, bool) {
 		p, there, back := byHosts[[2]string{from, to}], "there", "back"
 		if p == nil {
 			p, there, back = byHosts[[2]string{to, from}], back, there
+		}
+		if p == nil {
+			return 0, false
+		}
+		return p.number(key, there, back)
+	}
+}
+
+// BetweenContainers is what was measured between two containers, by their hosts and IDs and a key of model.ProbeNumbers: on
+// two hosts by probes, all the time, and on one host the capacity, on request.
+func BetweenContainers(w *frame.Window, probes []Probe) func(clientHost, client, serverHost, server, key string) (float64, bool) {
+	capacity := capacities(w)
+	type ends struct{ from, client, to, server string }
+	byEnds := map[ends]*Probe{}
+	for i := range probes {
+		p := &probes[i]
+		if at := (ends{p.From, p.Client, p.To, p.Server}); p.Client != "" && byEnds[at] == nil {
+			byEnds[at] = p
+		}
+	}
+	titles := map[[2]string]string{} // by host and ID: probes have what people call a container
+	if len(byEnds) > 0 {
+		for i := range w.Hosts {
+			for _, span := range w.Hosts[i].Spans {
+				for row := range span.After.Tables[frame.Containers].IDs {
+					titles[[2]string{w.Hosts[i].Host, span.After.Text(frame.Containers, frame.ContainerKey, row)}] = span.After.ContainerTitle(row)
+				}
+			}
+		}
+	}
+	return func(clientHost, client, serverHost, server, key string) (float64, bool) {
+		if clientHost == serverHost {
+			return capacity(clientHost, client, server, key)
+		}
+		x, y := titles[[2]string{clientHost, client}], titles[[2]string{serverHost, server}]
+		p, there, back := byEnds[ends{clientHost, x, serverHost, y}], "there", "back"
+		if p == nil { // the other one is the client of another edge of the two
+			p, there, back = byEnds[ends{serverHost, y, clientHost, x}], back, there
 		}
 		if p == nil {
 			return 0, false

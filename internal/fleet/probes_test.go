@@ -104,3 +104,43 @@ func TestProbesOfContainers(t *testing.T) {
 		t.Errorf("after the end there is %+v", all)
 	}
 }
+
+// TestBetweenContainers: what is measured between two containers is that of their own session, by their IDs, whoever of the
+// two is asked for first; and not that of others, or of their hosts.
+func TestBetweenContainers(t *testing.T) {
+	a, b := newAgent("a", start), newAgent("b", start)
+	at := func(of *agent, second int, n uint64, containers ...*model.Container) *frame.Frame {
+		s := &model.Snapshot{Time: start.Add(time.Duration(second) * time.Second), Host: of.host, Probes: &model.ProbeSample{}}
+		for _, c := range containers {
+			s.Containers = append(s.Containers, model.ContainerSample{Container: c})
+		}
+		if of == a {
+			own := measured("b", n, 5e6, 7e6)
+			own.Client, own.Server = "web", "shop/db-0/db"
+			s.Probes.Sessions = []model.ProbeSession{measured("b", n, 1e6, 1e6), own}
+		}
+		return of.Build(s)
+	}
+	web := &model.Container{ID: "w1", Name: "web", Runtime: model.Docker}
+	db := &model.Container{ID: "d1", Name: "db", PodName: "db-0", PodNamespace: "shop", Runtime: model.Containerd}
+	cache := &model.Container{ID: "c1", Name: "cache", Runtime: model.Docker}
+	w := windowOf(hostSpans("a", frame.Span{Before: at(a, 0, 10, web), After: at(a, 10, 110, web)}),
+		hostSpans("b", frame.Span{Before: at(b, 0, 0, db, cache), After: at(b, 10, 0, db, cache)}))
+	between := BetweenContainers(w, Probes(w))
+	f := func(want float64, clientHost, client, serverHost, server, key string) {
+		t.Helper()
+		got, ok := between(clientHost, client, serverHost, server, key)
+		if ok != (want > 0) || math.Abs(got-want) > model.RelativeError*want {
+			t.Errorf("%s of %s on %s and %s on %s is %v (%v), want %v", key, client, clientHost, server, serverHost, got, ok, want)
+		}
+	}
+	f(12e-3, "a", "w1", "b", "d1", "probe_round_trip_p50")
+	f(5e-3, "a", "w1", "b", "d1", "probe_delay_there_p50")
+	f(7e-3, "b", "d1", "a", "w1", "probe_delay_there_p50")
+	f(0.1, "a", "w1", "b", "d1", "probe_loss_ratio")
+	f(0, "a", "w1", "b", "c1", "probe_loss_ratio")
+	f(0, "b", "w1", "a", "d1", "probe_loss_ratio")
+	f(0, "a", model.HostContainerID, "b", model.HostContainerID, "probe_round_trip_p50")
+	f(0, "a", "w1", "a", "w1", "probe_round_trip_p50")
+	f(0, "a", "w1", "b", "d1", "capacity_there")
+}

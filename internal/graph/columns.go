@@ -25,7 +25,7 @@ func ColumnsOfMatrix(numbers []string) map[frame.TableID][]string {
 	var histograms []int
 	for i := range MatrixNumbers {
 		n := &MatrixNumbers[i]
-		if len(numbers) > 0 && !slices.Contains(numbers, n.Key) || n.Probe != "" {
+		if len(numbers) > 0 && !slices.Contains(numbers, n.Key) || n.Probe != nil {
 			continue
 		}
 		if n.ends != nil {

@@ -86,12 +86,12 @@ type MatrixOptions struct {
 	Rows, Columns int
 	// Names know what Kubernetes called ends and containers; nil where there is none.
 	Names Names
-	// Between is what was measured from one host to another, by a key of model.ProbeNumbers, for ByHost; nil where that is
-	// not known.
+	// Between is what was measured from one host to another, by a key of model.ProbeNumbers, for ByHost; nil where that is not
+	// known.
 	Between func(from, to, key string) (v float64, ok bool)
-	// Capacity is what was measured on request between two containers of a host, by their IDs and a key of
-	// model.ProbeNumbers, for ByContainer; nil where that is not known.
-	Capacity func(host, client, server, key string) (v float64, ok bool)
+	// Containers is what was measured between two containers, by their hosts and IDs and a key of model.ProbeNumbers, for
+	// ByContainer; nil where that is not known.
+	Containers func(clientHost, client, serverHost, server, key string) (v float64, ok bool)
 }
 
 // MatrixNumber is a number of a cell.
@@ -99,8 +99,8 @@ type MatrixNumber struct {
 	model.Shown
 	// Additive numbers add up: the sum of all cells is that of all edges. Others, like percentiles, do not.
 	Additive bool
-	// Probe is the grouping that alone has it, of what was measured between two hosts, or two containers; else empty.
-	Probe Grouping
+	// Probe are the groupings that alone have it, of what was measured between two hosts, or two containers; else none.
+	Probe []Grouping
 
 	// of is a number of a side, ends of both ends together; one of them is set, but for Probe.
 	of   func(*Side) (v float64, ok bool)
@@ -136,9 +136,9 @@ var MatrixNumbers = func() []MatrixNumber {
 		all = append(all, MatrixNumber{Shown: EndsNumbers[i].Shown, ends: EndsNumbers[i].of})
 	}
 	for _, n := range model.ProbeNumbers {
-		by := ByHost
+		by := []Grouping{ByHost, ByContainer}
 		if n.Group == model.GroupCapacity {
-			by = ByContainer
+			by = by[1:]
 		}
 		all = append(all, MatrixNumber{Shown: n, Probe: by})
 	}
@@ -173,7 +173,7 @@ func FindMatrixNumbers(keys []string, by Grouping) ([]*MatrixNumber, error) {
 	var found []*MatrixNumber
 	if len(keys) == 0 {
 		for i := range MatrixNumbers {
-			if n := &MatrixNumbers[i]; n.Probe == "" || n.Probe == cmp.Or(by, ByContainer) {
+			if n := &MatrixNumbers[i]; n.Probe == nil || n.measuredBy(by) {
 				found = append(found, n)
 			}
 		}
@@ -194,7 +194,12 @@ func FindMatrixNumbers(keys []string, by Grouping) ([]*MatrixNumber, error) {
 // or containers.
 func MeasuredNumbers(keys []string, by Grouping) bool {
 	found, err := FindMatrixNumbers(keys, by)
-	return err == nil && slices.ContainsFunc(found, func(n *MatrixNumber) bool { return n.Probe == cmp.Or(by, ByContainer) })
+	return err == nil && slices.ContainsFunc(found, func(n *MatrixNumber) bool { return n.measuredBy(by) })
+}
+
+// measuredBy reports whether it is measured between two ends of a grouping.
+func (n *MatrixNumber) measuredBy(by Grouping) bool {
+	return slices.Contains(n.Probe, cmp.Or(by, ByContainer))
 }
 
 // MatrixValues are numbers of a cell or a sum, none where nothing was counted. Their JSON is an object by the numbers'
@@ -212,7 +217,7 @@ func (v MatrixValues) set(s *Side, ends *Edge, tcp bool, probe func(key string) 
 	for i, n := range v.numbers {
 		value, ok := 0.0, false
 		switch {
-		case n.Probe != "":
+		case n.Probe != nil:
 			value, ok = probe(n.Key)
 		case n.ends != nil:
 			value, ok = n.ends(ends)
@@ -314,15 +319,18 @@ func (m *frameMap) matrix(o MatrixOptions, numbers []*MatrixNumber) *Matrix {
 	return x
 }
 
-// between is what was measured between two hosts, or two containers of one.
+// between is what was measured between two hosts, or two containers.
 func (o *MatrixOptions) between(client, server *MatrixEnd, key string) (float64, bool) {
-	if cmp.Or(o.By, ByContainer) == ByContainer && o.Capacity != nil && client.Host != "" && client.Host == server.Host {
-		return o.Capacity(client.Host, client.containerID(), server.containerID(), key)
-	}
-	if o.By != ByHost || o.Between == nil || client.Host == "" || server.Host == "" || client.Host == server.Host {
+	if client.Host == "" || server.Host == "" {
 		return 0, false
 	}
-	return o.Between(client.Host, server.Host, key)
+	switch by := cmp.Or(o.By, ByContainer); {
+	case by == ByContainer && o.Containers != nil:
+		return o.Containers(client.Host, client.containerID(), server.Host, server.containerID(), key)
+	case by == ByHost && o.Between != nil && client.Host != server.Host:
+		return o.Between(client.Host, server.Host, key)
+	}
+	return 0, false
 }
 
 // containerID is the container's own, of an end that is one.

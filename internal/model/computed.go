@@ -63,7 +63,7 @@ var ComputedMetrics = []Metric{
 		Labels: []string{DirectionLabel},
 		Help: "By how much the delay of a packet between two hosts differs from that of the one before, on average. Computed by " +
 			"the server"},
-	{Name: EndsMatched, OTel: "outsight.ends.network.matched", Unit: "{packet}", Kind: Gauge, Entity: OfServer,
+	{Name: EndsMatched, OTel: "outsight.ends.network.matched_packets", Unit: "{packet}", Kind: Gauge, Entity: OfServer,
 		Labels: []string{DirectionLabel},
 		Help:   "Packets of the last 10 s that both hosts sampled, of which the others tell. Computed by the server"},
 }

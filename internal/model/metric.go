@@ -270,7 +270,7 @@ const (
 	GroupHost         = "Host"
 	GroupBetween      = "Between the ends"
 	GroupSplit        = "Where the time goes"
-	GroupProbes       = "Measured between the hosts"
+	GroupProbes       = "Measured between the two"
 	GroupCapacity     = "Capacity, measured on request"
 )
 

@@ -311,26 +311,26 @@ var ProbeNumbers = func() (all []Shown) {
 		return "histogram_quantile(" + q + ", sum(rate(" + metric + "{$match" + more + "}[$window])))"
 	}
 	increase := func(metric, more string) string { return "sum(increase(" + metric + "{$match" + more + "}[$window]))" }
-	const measured = "Of measuring packets between the two hosts, from interface to interface"
-	add("probe_round_trip_p50", "Round trip of hosts p50", "s", measured, quantile("0.5", trip, ""), false)
-	add("probe_round_trip_p99", "Round trip of hosts p99", "s", measured, quantile("0.99", trip, ""), false)
+	const measured = "Of measuring packets between the two hosts, or containers, from interface to interface"
+	add("probe_round_trip_p50", "Measured round trip p50", "s", measured, quantile("0.5", trip, ""), false)
+	add("probe_round_trip_p99", "Measured round trip p99", "s", measured, quantile("0.99", trip, ""), false)
 	directions := []struct{ name, to string }{{"there", "server"}, {"back", "client"}}
 	for _, d := range directions {
-		meaning := "Of measuring packets to the " + d.to + "’s host; where time daemons keep the clocks of both"
+		meaning := "Of measuring packets to the " + d.to + " or its host; where time daemons keep the clocks of both"
 		more := `,direction="` + d.name + `"`
-		add("probe_delay_"+d.name+"_p50", "Delay of hosts "+d.name+" p50", "s", meaning, quantile("0.5", way, more), false)
-		add("probe_delay_"+d.name+"_p99", "Delay of hosts "+d.name+" p99", "s", meaning, quantile("0.99", way, more), false)
-		add("probe_above_minimum_"+d.name+"_p99", "Above the least of hosts "+d.name+" p99", "s",
-			"By how much measuring packets to the "+d.to+"’s host took longer than the fastest of the last minute",
+		add("probe_delay_"+d.name+"_p50", "Measured delay "+d.name+" p50", "s", meaning, quantile("0.5", way, more), false)
+		add("probe_delay_"+d.name+"_p99", "Measured delay "+d.name+" p99", "s", meaning, quantile("0.99", way, more), false)
+		add("probe_above_minimum_"+d.name+"_p99", "Measured above the least "+d.name+" p99", "s",
+			"By how much measuring packets to the "+d.to+" or its host took longer than the fastest of the last minute",
 			quantile("0.99", above, more), false)
 	}
-	add("probe_jitter", "Jitter of hosts", "s", "By how much two consecutive round trips differ, on average",
+	add("probe_jitter", "Measured jitter", "s", "By how much two consecutive round trips differ, on average",
 		"histogram_avg(sum(rate(outsight_probe_round_trip_variation_seconds{$match}[$window])))", false)
-	add("probe_loss_ratio", "Lost between hosts", "ratio", "Share of measuring packets that were not answered within a second",
+	add("probe_loss_ratio", "Measured loss", "ratio", "Share of measuring packets that were not answered within a second",
 		increase("outsight_probe_lost_packets_total", "")+" / "+increase("outsight_probe_sent_packets_total", ""), true)
 	for _, d := range directions {
-		add("probe_lost_"+d.name, "Lost between hosts "+d.name, "",
-			"Measuring packets that were lost on the way to the "+d.to+"’s host",
+		add("probe_lost_"+d.name, "Measured loss "+d.name, "",
+			"Measuring packets that were lost on the way to the "+d.to+" or its host",
 			increase("outsight_probe_lost_one_way_packets_total", `,direction="`+d.name+`"`), true)
 	}
 	capacity := func(key, title, to string) {

@@ -255,6 +255,9 @@ func (r *running) about() []any {
 	if r.ofContainers() {
 		return []any{"peer", r.Peer, "client", r.Client.Name, "server", r.Server.Name}
 	}
+	if r.DSCP != 0 {
+		return []any{"peer", r.Peer, "dscp", r.DSCP}
+	}
 	return []any{"peer", r.Peer}
 }
 

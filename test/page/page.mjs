@@ -566,7 +566,7 @@ const steps = {
       // In the matrix by host, and in none other.
       await page.goto(`${url}#view=matrix&by=host&quantity=probe_round_trip_p99&${window}`)
       await page.locator('.heat-cell[data-cell]').first().hover()
-      near((await page.locator('[data-told]').innerText()).split('Round trip of hosts p99 ')[1].split(' · ')[0], probe.round_trip.p99)
+      near((await page.locator('[data-told]').innerText()).split('Measured round trip p99 ')[1].split(' · ')[0], probe.round_trip.p99)
       await picture(page, 'matrix-probes')
       const keys = (by) => there(`matrix?by=${by}&${window}`).then((m) => m.numbers.map((n) => n.key).filter((k) => k.startsWith('probe_')).length)
       assert.ok((await keys('host')) > 5 && (await keys('container')) === 0)

@@ -11,6 +11,10 @@ it('says what happened, and when', () => {
   expect(eventText(event({ kind: 'route_changed', before: '192.0.2.1 *', now: 'direct' }))).toBe(
     'Packets from a to b take another route: no router; before: 192.0.2.1 → one that does not answer',
   )
+  const containers = { client: 'web', server: 'shop/db-0/db' }
+  expect(eventText(event(containers))).toBe('web on a and shop/db-0/db on b talk: the network between them is measured')
+  expect(eventText(event({ ...containers, kind: 'pair_handed_over', from_before: 'a', to_before: 'c' }))).toBe(
+    'The network is measured between web on a and shop/db-0/db on b now; before: web on a and shop/db-0/db on c')
   expect(eventText(event({ kind: 'of_tomorrow' as HostEvent['kind'] }))).toBe('of_tomorrow of a and b')
   expect([whenText(event({})), whenText(event({ within_seconds: 0 }))]).toEqual(['in the 5 s before', 'or before'])
 })

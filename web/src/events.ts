@@ -3,21 +3,25 @@ import type { HostEvent } from './types'
 
 // What happened to hosts, in words.
 
-export const KINDS: Record<HostEvent['kind'], string> = { pair_measured: 'Hosts measured', pair_ended: 'Measurement ended', route_changed: 'Route changed', container_moved: 'Container moved' }
+export const KINDS: Record<HostEvent['kind'], string> = { pair_measured: 'Measured', pair_ended: 'Measurement ended', pair_handed_over: 'Handed over', route_changed: 'Route changed', container_moved: 'Container moved' }
 
 /** What happened, in a sentence. */
-export function eventText({ kind, from, to, container, before, now }: HostEvent): string {
+export function eventText({ kind, from, to, client, server, from_before, to_before, container, before, now }: HostEvent): string {
+  const ends = (x: string | undefined, y: string | undefined) => (client ? [`${client} on ${x}`, `${server} on ${y}`] : [x, y])
+  const [x, y] = ends(from, to)
   switch (kind) {
     case 'pair_measured':
-      return `${from} and ${to} talk: the network between them is measured`
+      return `${x} and ${y} talk: the network between them is measured`
     case 'pair_ended':
-      return `${from} and ${to} talk no more, or one of them is gone: the network between them is measured no more`
+      return `${x} and ${y} talk no more, or one of them is gone: the network between them is measured no more`
+    case 'pair_handed_over':
+      return `The network is measured between ${x} and ${y} now; before: ${ends(from_before, to_before).join(' and ')}`
     case 'route_changed':
-      return `Packets from ${from} to ${to} take another route: ${routeText(now)}; before: ${routeText(before)}`
+      return `Packets from ${x} to ${y} take another route: ${routeText(now)}; before: ${routeText(before)}`
     case 'container_moved':
       return `${container} ran on ${from}, and runs on ${to} now`
   }
-  return `${kind} of ${from} and ${to}` // of a newer server
+  return `${kind} of ${x} and ${y}` // of a newer server
 }
 
 /** The routers of a route, as the API writes it. */

@@ -61,6 +61,7 @@ it('says what was measured of the network to other hosts', () => {
   const node = (name: string, more: Partial<Node> = {}): Node => ({ id: name, name, kind: 'container', ...more })
   expect([probe({}), web].map((p) => probeTitle(row({ name: 'b' }), p))).toEqual(['Network to a', 'web → shop/db-0/db (a → b)'])
   expect([probe({}), web].map(probeEnds)).toEqual(['a and b', 'web on a and shop/db-0/db on b'])
+  expect([probeTitle(row({ name: 'b' }), probe({ dscp: 46 })), probeEnds(probe({ dscp: 46 }))]).toEqual(['Network to a (DSCP 46)', 'a and b (DSCP 46)'])
   const db = node('db', { pod: 'db-0', namespace: 'shop' })
   expect(probesBetween([probe({}), web], node('web'), db)).toEqual([probe({}), web])
   expect(probesBetween([probe({}), web], node('job'), db)).toEqual([probe({})])

@@ -91,10 +91,13 @@ export const probesOf = (h: HostRow, all: Probe[]): Probe[] =>
 export const otherEnd = (h: HostRow, p: Probe): string => (p.from === h.name ? p.to : p.from)
 
 /** What a fact of a host's network is called: to which host, or between which containers. */
-export const probeTitle = (h: HostRow, p: Probe): string => (p.client ? `${p.client} → ${p.server} (${p.from} → ${p.to})` : `Network to ${otherEnd(h, p)}`)
+export const probeTitle = (h: HostRow, p: Probe): string => (p.client ? `${p.client} → ${p.server} (${p.from} → ${p.to})` : `Network to ${otherEnd(h, p)}${classOf(p)}`)
 
 /** The two ends of a measurement: hosts, or containers of them. */
-export const probeEnds = (p: Probe): string => (p.client ? `${p.client} on ${p.from} and ${p.server} on ${p.to}` : `${p.from} and ${p.to}`)
+export const probeEnds = (p: Probe): string => (p.client ? `${p.client} on ${p.from} and ${p.server} on ${p.to}` : `${p.from} and ${p.to}${classOf(p)}`)
+
+/** The class of service of its packets, where that is not the usual one. */
+const classOf = (p: Probe): string => (p.dscp ? ` (DSCP ${p.dscp})` : '')
 
 /** What sessions call a container: its name, or namespace/pod/name of a pod's. */
 const sessionName = (n: Node): string => (n.pod ? `${n.namespace}/${n.pod}/${n.name}` : n.name)

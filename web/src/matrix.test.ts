@@ -19,8 +19,8 @@ it('offers what the registry has, also what this page does not know yet', () => 
     ['Traffic', ['bytes_per_second', 'bytes']], ['Requests', ['transactions_per_second']], ['Latency', ['p99']],
     ['Between the ends', ['delay_there_p50', 'loss_ratio']], ['Where the time goes', ['server_seconds']], ['Others', ['brand_new']]])
   expect(cellChoicesOf(graph, 'pod')).toEqual(choicesOf(graph))
-  expect(cellChoicesOf(graph, 'container')).toEqual([...choicesOf(graph), { title: 'Capacity, measured on request', numbers: [graph.numbers.probe[1]] }])
-  expect(cellChoicesOf(graph, 'host').at(-1)).toMatchObject({ title: 'Measured between the hosts', numbers: [{ key: 'probe_jitter' }] })
+  expect(cellChoicesOf(graph, 'container')).toEqual([...choicesOf(graph), { title: 'Measured between the two', numbers: [graph.numbers.probe[0]] }, { title: 'Capacity, measured on request', numbers: [graph.numbers.probe[1]] }])
+  expect(cellChoicesOf(graph, 'host').at(-1)).toMatchObject({ title: 'Measured between the two', numbers: [{ key: 'probe_jitter' }] })
   expect([choiceOf(graph, 'probe_jitter', 'host').key, choiceOf(graph, 'probe_jitter', 'pod').key]).toEqual(['probe_jitter', 'bytes_per_second'])
   expect([choiceOf(graph, 'capacity_there').key, choiceOf(graph, 'capacity_there', 'host').key]).toEqual(['capacity_there', 'bytes_per_second'])
   expect([choiceOf(graph, 'p99').key, choiceOf(graph, 'gone').key]).toEqual(['p99', 'bytes_per_second'])

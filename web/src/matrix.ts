@@ -25,8 +25,8 @@ export function choicesOf(g: Graph): Choices {
 
 const grouped = (groups: [string, string[]][], of: NumberInfo[]): Choices => groups.map(([title, keys]) => ({ title, numbers: keys.flatMap((k) => of.filter((n) => n.key === k)) }))
 
-/** What is measured between two ends of a grouping: between hosts all the time, between containers on request. */
-const measuredOf = (by: Grouping): [string, string[]][] => PROBE_GROUPS.filter(([, keys]) => by === (keys[0]?.startsWith('capacity') ? 'container' : 'host'))
+/** What is measured between two ends of a grouping: all the time, and between containers on request, too. */
+const measuredOf = (by: Grouping): [string, string[]][] => PROBE_GROUPS.filter(([, keys]) => by === 'container' || (by === 'host' && !keys[0]?.startsWith('capacity')))
 
 /** Those that a matrix can show, with what is measured between its ends. */
 export const cellChoicesOf = (g: Graph, by: Grouping): Choices => [...choicesOf(g), ...grouped(measuredOf(by), g.numbers.probe).filter((group) => group.numbers.length > 0)]

@@ -129,7 +129,7 @@ export const ENDS_GROUPS: [string, string[]][] = [
 
 /** The numbers of what is measured between two hosts by the headings of the page, in the order in which people ask for them. */
 export const PROBE_GROUPS: [string, string[]][] = [
-  ['Measured between the hosts', ['probe_round_trip_p50', 'probe_round_trip_p99', 'probe_delay_there_p50', 'probe_delay_there_p99', 'probe_above_minimum_there_p99', 'probe_delay_back_p50', 'probe_delay_back_p99', 'probe_above_minimum_back_p99', 'probe_jitter', 'probe_loss_ratio', 'probe_lost_there', 'probe_lost_back']],
+  ['Measured between the two', ['probe_round_trip_p50', 'probe_round_trip_p99', 'probe_delay_there_p50', 'probe_delay_there_p99', 'probe_above_minimum_there_p99', 'probe_delay_back_p50', 'probe_delay_back_p99', 'probe_above_minimum_back_p99', 'probe_jitter', 'probe_loss_ratio', 'probe_lost_there', 'probe_lost_back']],
   ['Capacity, measured on request', ['capacity_there', 'capacity_back', 'capacity_age']],
 ]
 
@@ -237,18 +237,18 @@ export const ENDS_MEANING: Record<string, string> = {
   network_there_seconds: 'A packet on its way to the server, on average',
   server_seconds: 'From the arrival of the request in the server’s socket to the first byte of the reply, on average',
   network_back_seconds: 'A packet on its way to the client, on average',
-  probe_round_trip_p50: 'Of measuring packets between the two hosts, from interface to interface',
-  probe_round_trip_p99: 'Of measuring packets between the two hosts, from interface to interface',
-  probe_delay_there_p50: 'Of measuring packets to the server’s host; where time daemons keep the clocks of both',
-  probe_delay_there_p99: 'Of measuring packets to the server’s host; where time daemons keep the clocks of both',
-  probe_above_minimum_there_p99: 'By how much measuring packets to the server’s host took longer than the fastest of the last minute',
-  probe_delay_back_p50: 'Of measuring packets to the client’s host; where time daemons keep the clocks of both',
-  probe_delay_back_p99: 'Of measuring packets to the client’s host; where time daemons keep the clocks of both',
-  probe_above_minimum_back_p99: 'By how much measuring packets to the client’s host took longer than the fastest of the last minute',
+  probe_round_trip_p50: 'Of measuring packets between the two hosts, or containers, from interface to interface',
+  probe_round_trip_p99: 'Of measuring packets between the two hosts, or containers, from interface to interface',
+  probe_delay_there_p50: 'Of measuring packets to the server or its host; where time daemons keep the clocks of both',
+  probe_delay_there_p99: 'Of measuring packets to the server or its host; where time daemons keep the clocks of both',
+  probe_above_minimum_there_p99: 'By how much measuring packets to the server or its host took longer than the fastest of the last minute',
+  probe_delay_back_p50: 'Of measuring packets to the client or its host; where time daemons keep the clocks of both',
+  probe_delay_back_p99: 'Of measuring packets to the client or its host; where time daemons keep the clocks of both',
+  probe_above_minimum_back_p99: 'By how much measuring packets to the client or its host took longer than the fastest of the last minute',
   probe_jitter: 'By how much two consecutive round trips differ, on average',
   probe_loss_ratio: 'Share of measuring packets that were not answered within a second',
-  probe_lost_there: 'Measuring packets that were lost on the way to the server’s host',
-  probe_lost_back: 'Measuring packets that were lost on the way to the client’s host',
+  probe_lost_there: 'Measuring packets that were lost on the way to the server or its host',
+  probe_lost_back: 'Measuring packets that were lost on the way to the client or its host',
   capacity_there: 'What the path to the server’s container carried when somebody last measured it, as by outsight probe --capacity',
   capacity_back: 'What the path to the client’s container carried when somebody last measured it, as by outsight probe --capacity',
   capacity_age: 'How long before the end of the window the capacity was measured; of two directions the older',

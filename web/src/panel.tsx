@@ -197,6 +197,7 @@ function HostsBetween({ client, server, range }: { client: Node; server: Node; r
       {data && probesBetween(data.probes, client, server).map((p) => (
         <div key={`${p.from} ${p.dscp} ${p.client} ${p.server}`} data-probe={p.from} data-containers={p.client && `${p.client} ${p.server}`}>
           {p.client && <h4>From container to container <span class="muted">· {probeEnds(p)}</span></h4>}
+          {p.dscp > 0 && <h4>Class of service {p.dscp} <span class="muted">· DSCP of the packets</span></h4>}
           <dl class="numbers">
             {probeFacts(p).map(([name, text]) => <div key={name}><dt>{name}</dt><dd>{text}</dd></div>)}
           </dl>

@@ -329,12 +329,17 @@ export interface Probe {
 
 /** Something that happened to hosts. */
 export interface HostEvent {
-  kind: 'pair_measured' | 'pair_ended' | 'route_changed' | 'container_moved'
+  kind: 'pair_measured' | 'pair_ended' | 'pair_handed_over' | 'route_changed' | 'container_moved'
   time: string
   /** It happened in so many seconds before; 0 where that is not known. */
   within_seconds: number
   from: string
   to: string
+  /** Containers on these hosts between which it is measured, and the hosts that had them before. */
+  client?: string
+  server?: string
+  from_before?: string
+  to_before?: string
   container?: string
   /** Of a route that changed, as in a Probe. */
   before?: string
