@@ -284,12 +284,14 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 	if out, err := exec.Command("sh", "-ec", script, "sh", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	// A reading that was made meanwhile may have what was synchronised last, and not all that was read before.
 	var got model.ContainerSample
 	enough := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		got = last[id]
-		return got.Syncs != nil && got.Files != nil && slices.ContainsFunc(got.Devices, func(d model.DeviceSample) bool {
+		return got.Syncs != nil && got.Files != nil && got.Files.ReadBytes >= 2*bytes+4<<16 &&
+			got.Files.WriteBytes >= bytes+4<<16 && slices.ContainsFunc(got.Devices, func(d model.DeviceSample) bool {
 			r := d.Counters.Read
 			return d.Device.Name != "" && r.Bytes >= bytes && r.Latency != nil && r.Latency.Count+r.Untimed == r.Operations
 		})
@@ -299,7 +301,7 @@ func TestDisksOfAContainerOnThisHost(t *testing.T) {
 			t.Fatalf("devices %+v, synchronised %+v, files %+v", got.Devices, got.Syncs, got.Files)
 		}
 	}
-	if got.Syncs.FSync.Operations != 1 || got.Files.ReadBytes < 2*bytes+4<<16 || got.Files.WriteBytes < bytes+4<<16 {
-		t.Errorf("synchronised %+v, files %+v", got.Syncs, got.Files)
+	if got.Syncs.FSync.Operations != 1 {
+		t.Errorf("synchronised %+v, want one", got.Syncs)
 	}
 }
