@@ -23,7 +23,7 @@ const (
 
 // StartNginx serves a directory with sendfile; the page / has a few kilobytes.
 func StartNginx(ctx context.Context) (*Server, error) {
-	address, err := freeAddress()
+	address, err := FreeAddress()
 	if err != nil {
 		return nil, err
 	}

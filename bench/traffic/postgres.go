@@ -21,7 +21,7 @@ const nobody = 65534
 
 // StartPostgres makes a new database cluster and serves it.
 func StartPostgres(ctx context.Context) (*Server, error) {
-	address, err := freeAddress()
+	address, err := FreeAddress()
 	if err != nil {
 		return nil, err
 	}

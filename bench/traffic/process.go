@@ -120,8 +120,8 @@ func listen() (net.Listener, error) {
 	}
 }
 
-// freeAddress is one that a server may listen at; see listen.
-func freeAddress() (netip.AddrPort, error) {
+// FreeAddress is one of 127.0.0.1 that a server may listen at, and where none of this process did before; see listen.
+func FreeAddress() (netip.AddrPort, error) {
 	l, err := listen()
 	if err != nil {
 		return netip.AddrPort{}, err

@@ -16,7 +16,7 @@ import (
 
 // StartRedis starts a Redis that keeps nothing. Its Unix socket tells what it counted.
 func StartRedis(ctx context.Context) (server *Server, socket string, err error) {
-	address, err := freeAddress()
+	address, err := FreeAddress()
 	if err != nil {
 		return nil, "", err
 	}
