@@ -403,7 +403,7 @@ func TestSeveralFrames(t *testing.T) {
 // A full queue tells senders to come again, takes what fits, and loses nothing of it.
 func TestFullQueue(t *testing.T) {
 	dir := t.TempDir()
-	s := start(t, dir, setup{idle: true, queue: queue.Options{MaxBytes: 1 << 20, PublishTimeout: 200 * time.Millisecond}})
+	s := start(t, dir, setup{idle: true, queue: queue.Options{MaxBytes: 1 << 20}})
 	at, taken := time.Now().Add(-time.Minute), 0
 	for i := 0; ; i++ {
 		series := []model.Series{{Name: "g", Kind: model.Gauge, Time: at.Add(time.Duration(i) * time.Millisecond),

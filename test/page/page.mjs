@@ -563,13 +563,13 @@ const steps = {
       assert.ok(Math.abs(parseFloat(await own.nth(0).locator('dd').innerText()) / counted[0].per_second - 1) < 0.02)
       assert.equal(await own.nth(1).locator('dd').innerText(), '−7.50')
       await picture(page, 'applications')
-      // In the matrix by host, and in none other.
+      // In the matrix by host, and by container, where containers are measured, too.
       await page.goto(`${url}#view=matrix&by=host&quantity=probe_round_trip_p99&${window}`)
       await page.locator('.heat-cell[data-cell]').first().hover()
       near((await page.locator('[data-told]').innerText()).split('Measured round trip p99 ')[1].split(' · ')[0], probe.round_trip.p99)
       await picture(page, 'matrix-probes')
       const keys = (by) => there(`matrix?by=${by}&${window}`).then((m) => m.numbers.map((n) => n.key).filter((k) => k.startsWith('probe_')).length)
-      assert.ok((await keys('host')) > 5 && (await keys('container')) === 0)
+      assert.ok((await keys('host')) > 5 && (await keys('container')) > 5 && (await keys('process')) === 0)
       // What happened, with the changes.
       await page.goto(`${url}#view=changes&${window}`)
       await page.waitForSelector('[data-event]')
