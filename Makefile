@@ -250,10 +250,10 @@ bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, b
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only incast -docs docs
 
 .PHONY: bench-netprobe
-bench-netprobe: ## packets not seen of containers that send at once, beside tcpdump, and the time to the first delay; rewrites docs/netprobe.md (root; 3 minutes)
+bench-netprobe: ## packets not seen of containers that send at once, beside tcpdump, the time to the first delay, and the agent's cost from 1 to 1,000 containers; rewrites docs/netprobe.md (root; 8 minutes)
 	@scripts/install bench
 	@$(MAKE) build
-	@$(SUDO) scripts/with-docker go run ./bench -only netprobe -docs docs
+	@$(SUDO) scripts/with-docker go run ./bench -only netprobe,netprobe-curve -docs docs
 
 .PHONY: bench-region
 bench-region: ## reading hosts from outside: latency, edges, many hosts, what agent and Redis pay; rewrites docs/region.md (root; 12 minutes)

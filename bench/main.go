@@ -106,6 +106,7 @@ var parts = []part{
 	{"kernels", measureKernels},
 	{"whole", measureWhole},
 	{"netprobe", measureNetprobe},
+	{"netprobe-curve", measureProbeCurve},
 	{"place", measurePlace},
 	{"region", measureRegion},
 	{"takeover", measureTakeover},

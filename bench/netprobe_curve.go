@@ -2,11 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,25 +25,38 @@ const (
 	curvePeriod = 250 * time.Millisecond
 	// curveSettle is until the agent knows all containers and edges, curveObserve for how long its CPU time is taken.
 	curveSettle, curveObserve = 8 * time.Second, 12 * time.Second
-	talkWork                  = "talk"
-	// talkVariable says which container of how many it is.
-	talkVariable = "OUTSIGHT_BENCH_TALKER"
 )
 
-// curveContainers are how many containers are watched at the points of the curve.
-var curveContainers = []int{1, 10, 100, 300}
+// talkSource is the program in each container.
+//
+//go:embed talk/talk.c
+var talkSource []byte
 
-// measureProbeCurve takes the agent's CPU time and memory while containers talk in a ring, from one container to 300, with
+// curveContainers are how many containers are watched at the points of the curve.
+var curveContainers = []int{1, 10, 100, 1000}
+
+// measureProbeCurve takes the agent's CPU time and memory while containers talk in a ring, from one container to 1,000, with
 // packets observed and without.
 func measureProbeCurve(ctx context.Context, o options) ([]row, error) {
 	layout, err := container.Detect(container.Options{})
 	if err != nil {
 		return nil, err
 	}
+	directory, err := os.MkdirTemp("", "outsight-talk-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(directory)
+	talk := filepath.Join(directory, "talk")
+	compile := exec.CommandContext(ctx, "cc", "-O2", "-Wall", "-Werror", "-o", talk, "-x", "c", "-")
+	compile.Stdin = bytes.NewReader(talkSource)
+	if text, err := compile.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compiling the program of the containers: %w: %s", err, text)
+	}
 	var rows []row
 	lines := [][]string{{"containers", "CPU, packets observed", "CPU without", "memory, packets observed", "memory without"}}
 	for _, n := range curveContainers {
-		line, measured, err := curvePoint(ctx, o, layout, n)
+		line, measured, err := curvePoint(ctx, o, layout, talk, n)
 		if err != nil {
 			return rows, fmt.Errorf("with %d containers: %w", n, err)
 		}
@@ -52,8 +66,8 @@ func measureProbeCurve(ctx context.Context, o options) ([]row, error) {
 }
 
 // curvePoint is the line of one number of containers.
-func curvePoint(ctx context.Context, o options, layout container.Layout, n int) (line []string, rows []row, err error) {
-	groups, err := makeTalkers(layout, n)
+func curvePoint(ctx context.Context, o options, layout container.Layout, talk string, n int) (line []string, rows []row, err error) {
+	groups, err := makeTalkers(layout, talk, n)
 	defer groups.remove()
 	if err != nil {
 		return nil, nil, err
@@ -137,12 +151,8 @@ type talkers struct {
 	processes []*exec.Cmd
 }
 
-func makeTalkers(l container.Layout, n int) (*talkers, error) {
+func makeTalkers(l container.Layout, talk string, n int) (*talkers, error) {
 	t := &talkers{}
-	exe, err := os.Executable()
-	if err != nil {
-		return t, err
-	}
 	parents := []string{l.MountPoint}
 	if unified := filepath.Join(filepath.Dir(l.MountPoint), "unified"); l.Subsystem != "" {
 		if _, err := os.Stat(unified); err == nil {
@@ -162,8 +172,8 @@ func makeTalkers(l container.Layout, n int) (*talkers, error) {
 				return t, err
 			}
 		}
-		c := exec.Command(exe)
-		c.Env = append(os.Environ(), workVariable+"="+talkWork, fmt.Sprintf("%s=%d %d", talkVariable, i, n), "GOMAXPROCS=1")
+		c := exec.Command(talk, strconv.Itoa(i), strconv.Itoa(n), strconv.Itoa(sinkPort),
+			strconv.FormatInt(curvePeriod.Milliseconds(), 10))
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		c.Stderr = os.Stderr
 		in, err := c.StdinPipe()
@@ -203,45 +213,5 @@ func (t *talkers) remove() {
 				time.Sleep(time.Millisecond)
 			}
 		}
-	}
-}
-
-// talk answers at the address of one of many, and asks the next one's, from the end of its input on until it is killed.
-func talk(which string) error {
-	var own, all int
-	if _, err := fmt.Sscan(which, &own, &all); err != nil {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
-		return err
-	}
-	at := func(i int) *net.UDPAddr {
-		return &net.UDPAddr{IP: net.IPv4(127, 77, byte(i/250), byte(1+i%250)), Port: sinkPort}
-	}
-	server, err := net.ListenUDP("udp4", at(own))
-	if err != nil {
-		return err
-	}
-	client, err := net.DialUDP("udp4", nil, at((own+1)%all))
-	if err != nil {
-		return err
-	}
-	go func() {
-		payload := make([]byte, 64)
-		for {
-			if n, from, err := server.ReadFromUDPAddrPort(payload); err == nil {
-				_, _ = server.WriteToUDPAddrPort(payload[:n], from)
-			}
-		}
-	}()
-	payload := make([]byte, 64)
-	time.Sleep(curvePeriod * time.Duration(own) / time.Duration(all)) // not all at once
-	for {
-		time.Sleep(curvePeriod)
-		if _, err := client.Write(payload); err != nil {
-			continue // the next one is not there yet
-		}
-		_ = client.SetReadDeadline(time.Now().Add(time.Second))
-		_, _ = client.Read(payload)
 	}
 }
