@@ -62,7 +62,7 @@ func measureProbeCurve(ctx context.Context, o options) ([]row, error) {
 		}
 		lines, rows = append(lines, line), append(rows, measured...)
 	}
-	return rows, o.document("netprobe.md", "netprobe-curve", machine()+"\n\n"+markdown(lines))
+	return rows, o.document("netprobe.md", "netprobe-curve", markdown(lines))
 }
 
 // curvePoint is the line of one number of containers.
