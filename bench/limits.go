@@ -96,18 +96,11 @@ http {
 // measureLimits raises the load of applications whose limits are not alike, and compares what is told of the limit at 15
 // to 33 % of it with where it is.
 func measureLimits(ctx context.Context, _ options) (rows []row, err error) {
-	host, err := outsight.Open(outsight.HostOptions{})
+	host, stop, err := watch(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer host.Close()
-	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = host.Run(ctx) // ends with ctx alone
-	}()
-	defer func() { stop(); <-ended }()
+	defer stop()
 	for i := range limitedApps {
 		more, err := limitedApps[i].measure(ctx, host)
 		if err != nil {

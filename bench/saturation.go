@@ -27,21 +27,32 @@ const (
 	latencyBudget    = 20
 )
 
-// measureSaturation compares the rate at which the demo shop is said to saturate with the greatest
-// that it really serves, which raising the load finds.
-func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
-	host, err := outsight.Open(outsight.HostOptions{})
-	if err != nil {
-		return nil, err
+// watch reads the counters of this host in this process until stop.
+func watch(ctx context.Context) (host *outsight.Host, stop func(), err error) {
+	if host, err = outsight.Open(outsight.HostOptions{}); err != nil {
+		return nil, nil, err
 	}
-	defer host.Close()
-	ctx, stop := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = host.Run(ctx) // ends with ctx alone
 	}()
-	defer func() { stop(); <-ended }()
+	return host, func() {
+		cancel()
+		<-ended
+		host.Close()
+	}, nil
+}
+
+// measureSaturation compares the rate at which the demo shop is said to saturate with the greatest
+// that it really serves, which raising the load finds.
+func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
+	host, stop, err := watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
 	binary, err := filepath.Abs(filepath.Join(o.binaries, "outsight"))
 	if err != nil {
 		return nil, err
