@@ -176,7 +176,23 @@ func OpenFor(t testing.TB, k *host.Kernel, modules ...host.Module) {
 		})
 		_ = m.Open(k) // its features tell
 		Check(t, m.Features())
+		TellMissed(t, m)
 	}
+}
+
+// TellMissed has a test that fails say which programs the kernel did not run since the modules were opened, because
+// another task was preempted in them: what they would have counted is missing.
+func TellMissed(t testing.TB, modules ...host.Module) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, cost := range host.ProgramCosts(modules...) {
+			if cost.Missed > 0 {
+				t.Logf("%s was not run %d times, and ran %d times", cost.Name, cost.Missed, cost.Runs)
+			}
+		}
+	})
 }
 
 // Shared are modules that several tests use, one after the other. To load some takes seconds.
@@ -200,6 +216,7 @@ func (s *Shared[M]) Open(t testing.TB) M {
 	for _, m := range s.modules {
 		Check(t, m.Features())
 	}
+	TellMissed(t, s.modules...)
 	return s.made
 }
 

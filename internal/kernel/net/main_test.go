@@ -31,6 +31,7 @@ func openShared(t *testing.T) *Net {
 		_ = shared.Open(kerneltest.Kernel(t)) // its features tell
 	}
 	kerneltest.Check(t, shared.Features())
+	kerneltest.TellMissed(t, shared)
 	forgetAll(t, shared)
 	return shared
 }
