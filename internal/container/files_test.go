@@ -449,7 +449,7 @@ exec sleep 600`)
 	}{{nil, backoffEvery}, {map[uint32]uint64{netns: 5}, quietEvery}} {
 		quiet(c.traffic)
 		skipped := 0
-		for range 2 * quietEvery {
+		for phase := range 2 * quietEvery {
 			before := sent
 			send()
 			readings := 1
@@ -460,7 +460,9 @@ exec sleep 600`)
 			}
 			skipped = max(skipped, readings-1)
 			quiet(c.traffic)
-			packets(c.traffic) // another phase
+			for range phase { // of its turns, in which the next packet is sent
+				packets(c.traffic)
+			}
 		}
 		if skipped < backoffEvery-1 || c.traffic != nil && skipped < backoffEvery {
 			t.Errorf("traffic %v: at most %d readings in a row were left out", c.traffic, skipped)
