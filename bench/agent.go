@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -73,6 +74,16 @@ func costOf(ctx context.Context, o options, program string) ([]row, error) {
 	}, nil
 }
 
+// importImage makes an image of the files of a tar archive.
+func importImage(ctx context.Context, image string, archive io.Reader) error {
+	load := exec.CommandContext(ctx, "docker", "import", "-", image)
+	load.Stdin = archive
+	if out, err := load.CombinedOutput(); err != nil {
+		return fmt.Errorf("docker import: %w: %s", err, out)
+	}
+	return nil
+}
+
 func startContainers(ctx context.Context, n int) error {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -94,10 +105,8 @@ func startContainers(ctx context.Context, n int) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	load := exec.CommandContext(ctx, "docker", "import", "-", benchImage)
-	load.Stdin = &archive
-	if out, err := load.CombinedOutput(); err != nil {
-		return fmt.Errorf("docker import: %w: %s", err, out)
+	if err := importImage(ctx, benchImage, &archive); err != nil {
+		return err
 	}
 	progress("starting %d containers", n)
 	for i := range n {

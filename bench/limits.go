@@ -359,20 +359,12 @@ func (s *appStage) image() error {
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
-	load := exec.CommandContext(s.ctx, "docker", "import", "-", s.name)
-	load.Stdin = &archive
-	if output, err := load.CombinedOutput(); err != nil {
-		return fmt.Errorf("docker import: %w: %s", err, output)
-	}
-	return nil
+	return importImage(s.ctx, s.name, &archive)
 }
 
 func (s *appStage) docker(arguments ...string) (string, error) {
-	output, err := exec.CommandContext(s.ctx, "docker", arguments...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("docker %s: %w: %s", arguments[0], err, output)
-	}
-	return strings.TrimSpace(string(output)), nil
+	text, err := output(s.ctx, "docker", arguments...)
+	return strings.TrimSpace(string(text)), err
 }
 
 // mounts are the arguments by which a container has the host's programs and libraries.

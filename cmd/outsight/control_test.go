@@ -88,6 +88,17 @@ type simulatedHost struct {
 
 const databasePort = "5432"
 
+// runBoth runs the agents of two hosts until stop, and waits until both have made frames.
+func runBoth(t *testing.T, a, b *simulatedHost, server, token string) (stop func()) {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	agents, stop := context.WithCancel(t.Context())
+	a.run(agents, t, server, token, log)
+	b.run(agents, t, server, token, log)
+	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
+	return stop
+}
+
 // run watches, measures and sends until ctx ends.
 func (h *simulatedHost) run(ctx context.Context, t *testing.T, server, token string, log *slog.Logger) {
 	epoch := time.Now()
@@ -431,12 +442,8 @@ func TestMeasuredClasses(t *testing.T) {
 	talked := &atomic.Uint64{}
 	a := &simulatedHost{name: "a", address: "198.51.100.1", peer: "198.51.100.2", client: true, bytes: talked}
 	b := &simulatedHost{name: "b", address: "198.51.100.2", peer: "198.51.100.1", bytes: talked}
-	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	agents, stop := context.WithCancel(t.Context())
-	a.run(agents, t, senders, token, log)
-	b.run(agents, t, senders, token, log)
+	stop := runBoth(t, a, b, senders, token)
 	defer stop()
-	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
 	quiet := keepTalking(t, talked)
 	defer quiet()
 	eventually(t, "ten round trips in two classes, and losses in one", func() bool {
@@ -535,12 +542,8 @@ func TestMeasuredContainers(t *testing.T) {
 	defer serveProbes(t, tokens)()
 	talked := &atomic.Uint64{}
 	a, b := hostsWithContainers(t, talked)
-	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	agents, stop := context.WithCancel(t.Context())
-	a.run(agents, t, senders, token, log)
-	b.run(agents, t, senders, token, log)
+	stop := runBoth(t, a, b, senders, token)
 	defer stop()
-	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
 	quiet := keepTalking(t, talked)
 	eventually(t, "two sessions", func() bool { return len(a.sessions()) == 2 })
 	eventually(t, "ten round trips of containers", func() bool {
@@ -667,12 +670,8 @@ func TestProbesOfAnotherServer(t *testing.T) {
 	defer stopFirst()
 	talked := &atomic.Uint64{}
 	a, b := hostsWithContainers(t, talked)
-	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	agents, stop := context.WithCancel(t.Context())
-	a.run(agents, t, senders, token, log)
-	b.run(agents, t, senders, token, log)
+	stop := runBoth(t, a, b, senders, token)
 	defer stop()
-	eventually(t, "frames", func() bool { return a.newest.Load() != nil && b.newest.Load() != nil })
 	quiet := keepTalking(t, talked)
 	defer quiet()
 	answered := func() bool {

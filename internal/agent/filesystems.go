@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outsight/internal/container"
 	"outsight/internal/model"
 )
 
@@ -94,7 +95,7 @@ func mountsOf(mountinfo []byte) []string {
 		if !ok || len(fields) < 6 || len(of) < 3 || !slices.Contains(localFileSystems, of[0]) {
 			continue
 		}
-		device, path := fields[2], unescapeMount(fields[4])
+		device, path := fields[2], container.UnescapeMount(fields[4])
 		if of[0] == "tmpfs" && strings.Count(path, "/") > 2 {
 			continue // of a container, a pod or a user
 		}
@@ -111,22 +112,6 @@ func mountsOf(mountinfo []byte) []string {
 	}
 	slices.Sort(paths)
 	return paths
-}
-
-// unescapeMount undoes the octal escapes of mountinfo.
-func unescapeMount(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) {
-			if n, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
 }
 
 // spaceOf is how much of a filesystem is used, and how much may be, in bytes, without what is reserved for root.

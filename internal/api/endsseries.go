@@ -17,18 +17,12 @@ const mostEndsEdges = 1000
 // EndsSeries makes the series of both ends of edges together for a tenant, "" without tenants: what the map of the time
 // since over before now tells then. They have no time. Of the options those are used that are about frames.
 func EndsSeries(o Options, over time.Duration) func(ctx context.Context, tenant string, now time.Time) ([]model.Series, error) {
-	return func(ctx context.Context, tenant string, now time.Time) ([]model.Series, error) {
-		view := o
-		view.Tenant, view.Now = tenant, func() time.Time { return now }
-		s := newServer(view)
-		ctx, held := hold(ctx)
-		defer held.release()
+	return seriesOfFrames(o, func(ctx context.Context, s *server, to time.Time) ([]model.Series, error) {
 		leave, err := s.enter(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
-		to := now.Truncate(time.Millisecond)
 		whole, err := s.read(ctx, to.Add(-over), to, nil)
 		if err != nil {
 			return nil, err
@@ -39,7 +33,7 @@ func EndsSeries(o Options, over time.Duration) func(ctx context.Context, tenant 
 			return len(h.Spans) == 0 || h.Spans[len(h.Spans)-1].After.Time.Before(w.From)
 		})
 		return seriesOfEnds(s.graphOf(&w, graph.Options{Brief: true, MaxEdges: mostEndsEdges})), nil
-	}
+	})
 }
 
 // seriesOfEnds are those of the edges of a graph that have numbers of both ends.
@@ -61,7 +55,7 @@ func seriesOfEnds(g *graph.Graph) (all []model.Series) {
 		for _, of := range endsMetrics {
 			if v, ok := e.EndsNumber(of.key); ok && (of.split || client.Host != server.Host) {
 				all = append(all, model.Series{Name: of.name, Kind: model.Gauge, Value: v,
-					Labels: model.SortedLabels(append(append([]model.Label(nil), of.labels...), base...)...)})
+					Labels: model.SortedLabels(slices.Concat(of.labels, base)...)})
 			}
 		}
 	}

@@ -20,13 +20,7 @@ const (
 // /api/outsight/runout without parameters tells then. They have no time. Of the options those are used that are about
 // frames.
 func RunOutSeries(o Options) func(ctx context.Context, tenant string, now time.Time) ([]model.Series, error) {
-	return func(ctx context.Context, tenant string, now time.Time) ([]model.Series, error) {
-		view := o
-		view.Tenant, view.Now = tenant, func() time.Time { return now }
-		s := newServer(view)
-		ctx, held := hold(ctx)
-		defer held.release()
-		to := now.Truncate(time.Millisecond)
+	return seriesOfFrames(o, func(ctx context.Context, s *server, to time.Time) ([]model.Series, error) {
 		answer, err := s.runOuts(ctx, to.Add(-runOutLength), to, usualPoints)
 		if err != nil {
 			return nil, err
@@ -36,6 +30,19 @@ func RunOutSeries(o Options) func(ctx context.Context, tenant string, now time.T
 			all = appendRunOut(all, &answer.Resources[i])
 		}
 		return all, nil
+	})
+}
+
+// seriesOfFrames makes series for a tenant at a time out of what requests are answered of: compute is given a server of that
+// tenant for which it is that time.
+func seriesOfFrames(o Options, compute func(ctx context.Context, s *server, now time.Time) ([]model.Series, error)) func(
+	ctx context.Context, tenant string, now time.Time) ([]model.Series, error) {
+	return func(ctx context.Context, tenant string, now time.Time) ([]model.Series, error) {
+		view := o
+		view.Tenant, view.Now = tenant, func() time.Time { return now }
+		ctx, held := hold(ctx)
+		defer held.release()
+		return compute(ctx, newServer(view), now.Truncate(time.Millisecond))
 	}
 }
 

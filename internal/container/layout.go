@@ -171,7 +171,7 @@ func parseMounts(r io.Reader) ([]mount, error) {
 		if kind != "cgroup" && kind != "cgroup2" || where[3] != "/" {
 			continue
 		}
-		m := mount{point: unescape(where[4]), kind: kind}
+		m := mount{point: UnescapeMount(where[4]), kind: kind}
 		if kind == "cgroup" && len(fs) > 2 {
 			m.controllers = controllersOf(fs[2])
 		}
@@ -190,8 +190,8 @@ func controllersOf(options string) []string {
 	return found
 }
 
-// unescape undoes the octal escapes (\040) of a mount table.
-func unescape(s string) string {
+// UnescapeMount undoes the octal escapes (\040) of a path in a mount table, see proc(5).
+func UnescapeMount(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+4 <= len(s) {

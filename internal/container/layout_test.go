@@ -98,8 +98,8 @@ func TestDetectHere(t *testing.T) {
 func TestUnescape(t *testing.T) {
 	check := func(in, want string) {
 		t.Helper()
-		if got := unescape(in); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
+		if got := UnescapeMount(in); got != want {
+			t.Errorf("UnescapeMount(%q) = %q, want %q", in, got, want)
 		}
 	}
 	check(`/sys/fs/my\040group`, "/sys/fs/my group")
