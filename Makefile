@@ -15,9 +15,8 @@ export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # Build tags of tests that take long or need more than the machine has by itself.
 TAGS          = long,thanos,s3
-# What looks at the host mostly waits; what only computes runs beside it: packages, and one guest at a time. The kernel
-# programs see what the packages beside do, too: their tests come when those are through.
-HOST_TESTS    = unit-host end-to-end page unit-kernel
+# What looks at the host mostly waits; what only computes runs beside it: packages, and one guest at a time.
+HOST_TESTS    = unit-host unit-kernel end-to-end page
 TESTS         = generated --beside 'lint unit-plain unit-race' --beside test-kernels $(HOST_TESTS)
 GUESTS       ?= 2
 test test-all: export GUESTS = 1

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"outsight/bench/traffic"
 )
 
 // process is a program that runs beside a measurement.
@@ -157,12 +159,8 @@ func startAgent(ctx context.Context, o options, program string) (*agent, error) 
 }
 
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	address, err := traffic.FreeAddress()
+	return address.String(), err
 }
 
 // output runs a command and returns its standard output.

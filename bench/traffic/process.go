@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -121,11 +124,32 @@ func listen() (net.Listener, error) {
 }
 
 // FreeAddress is one of 127.0.0.1 that a server may listen at, and where none of this process did before; see listen.
+// Its port is below those that the kernel gives to outgoing connections, of which one could take it before the server does.
 func FreeAddress() (netip.AddrPort, error) {
-	l, err := listen()
+	const least = 10_000
+	content, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).AddrPort(), nil
+	outgoing, err := strconv.Atoi(strings.Fields(string(content))[0])
+	if err != nil || outgoing <= least {
+		return netip.AddrPort{}, fmt.Errorf("no port from %d on that no outgoing connection gets: their range is %q", least, content)
+	}
+	handedOut.Lock()
+	defer handedOut.Unlock()
+	for {
+		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(least+rand.IntN(outgoing-least)))
+		if handedOut.ports[address.Port()] {
+			continue
+		}
+		l, err := net.Listen("tcp", address.String())
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			return netip.AddrPort{}, err
+		}
+		handedOut.ports[address.Port()] = true
+		return address, l.Close()
+	}
 }

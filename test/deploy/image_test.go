@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"outsight/bench/traffic"
 	"outsight/test/issuer"
 )
 
@@ -78,12 +78,11 @@ func agentManifest(t *testing.T) manifest {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := traffic.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address.String()
 }
 
 // watches waits for the agent's metrics, and wants all that a host needs to work.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -148,8 +149,9 @@ func socket(t *testing.T) string { return filepath.Join(t.TempDir(), "agent.sock
 
 func (o *outsight) stop() {
 	select {
-	case err := <-o.ended: // ended by the test
+	case err := <-o.ended: // by the test, or by itself
 		o.ended <- err
+		o.logIfFailed()
 		return
 	default:
 	}
@@ -215,6 +217,12 @@ type samples []sample
 // metrics reads /metrics in the text format; histogram series appear as _count and _sum.
 func (o *outsight) metrics() (samples, error) {
 	response, err := client.Get("http://" + o.address + "/metrics")
+	select {
+	case ended := <-o.ended:
+		o.ended <- ended
+		return nil, fmt.Errorf("outsight has ended: %w", errors.Join(ended, err))
+	default:
+	}
 	if err != nil {
 		return nil, err
 	}

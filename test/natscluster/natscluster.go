@@ -5,12 +5,13 @@ package natscluster
 import (
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"outsight/bench/traffic"
 )
 
 // Cluster are NATS servers at 127.0.0.1.
@@ -22,15 +23,12 @@ func Start(nodes int, dir string) (*Cluster, error) {
 	var routes []string
 	ports := make([]int, nodes)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		address, err := traffic.FreeAddress()
 		if err != nil {
 			return nil, err
 		}
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[i]))
-		if err := l.Close(); err != nil {
-			return nil, err
-		}
+		ports[i] = int(address.Port())
+		routes = append(routes, fmt.Sprint("nats://", address))
 	}
 	for i, port := range ports {
 		name := fmt.Sprint("node", i)
