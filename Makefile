@@ -8,6 +8,8 @@ MAKEFLAGS    += --no-print-directory
 STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # A test that fails is not run again: it has found a fault, in itself or in what it tests.
 GOTEST       := go run gotest.tools/gotestsum@v1.13.0 --format pkgname --hide-summary skipped
+# lint vets all of it; debuggers' symbols take a third of the time that linking a test takes.
+GOTESTFLAGS   = -vet=off -ldflags=-w
 FUZZTIME     ?= 60s
 SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
 # One way to build everything, so that nothing is compiled twice; the race detector needs cgo.
@@ -87,35 +89,35 @@ unit: unit-plain unit-race unit-host unit-kernel ## all package tests (root, Doc
 
 .PHONY: unit-hostless
 unit-hostless: ## tests of packages that look at nothing of the host
-	@$(GOTEST) --packages "$$(scripts/packages hostless)" -- -timeout 15m
+	@$(GOTEST) --packages "$$(scripts/packages hostless)" -- $(GOTESTFLAGS) -timeout 15m
 
 .PHONY: unit-plain
 unit-plain: ## those of them that unit-race leaves out
-	@$(GOTEST) --packages "$$(scripts/packages plain)" -- -timeout 15m
-	@$(GOTEST) --packages "$$(scripts/packages tests '$(call either,$(COMPUTING))')" -- -timeout 15m -run '$(call either,$(COMPUTING))'
+	@$(GOTEST) --packages "$$(scripts/packages plain)" -- $(GOTESTFLAGS) -timeout 15m
+	@$(GOTEST) --packages "$$(scripts/packages tests '$(call either,$(COMPUTING))')" -- $(GOTESTFLAGS) -timeout 15m -run '$(call either,$(COMPUTING))'
 
 .PHONY: unit-race
 unit-race: ## those of them whose goroutines share something, with the race detector
-	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages race)" -- -race -timeout 15m -skip '$(call either,$(COMPUTING))'
+	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages race)" -- $(GOTESTFLAGS) -race -timeout 15m -skip '$(call either,$(COMPUTING))'
 
 # One package after the other: the kernel programs see all of the host, other packages' containers as well. The command's
 # scripts start it again and again, and with the race detector each start takes ten times as long.
 .PHONY: unit-host
 unit-host: ## tests of packages that look at the host, with the race detector (root, Docker)
-	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$$(scripts/packages host)" -- -race -p 1 -timeout 15m -skip '^TestScripts$$'
-	@scripts/with-docker $(GOTEST) --packages ./cmd/outsight -- -timeout 15m -run '^TestScripts$$'
+	@CGO_ENABLED=1 scripts/with-docker $(GOTEST) --packages "$$(scripts/packages host)" -- $(GOTESTFLAGS) -race -p 1 -timeout 15m -skip '^TestScripts$$'
+	@scripts/with-docker $(GOTEST) --packages ./cmd/outsight -- $(GOTESTFLAGS) -timeout 15m -run '^TestScripts$$'
 
 .PHONY: unit-kernel
 unit-kernel: ## tests of the kernel programs, loaded for real (root, Docker)
-	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages kernel)" -- -p 1 -timeout 15m
+	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages kernel)" -- $(GOTESTFLAGS) -p 1 -timeout 15m
 
 .PHONY: unit-kernel-race
 unit-kernel-race: ## those whose goroutines share something, with the race detector (root; not part of test)
-	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages kernel)" -- -race -p 1 -timeout 15m -run '$(KERNEL_RACES)'
+	@CGO_ENABLED=1 $(GOTEST) --packages "$$(scripts/packages kernel)" -- $(GOTESTFLAGS) -race -p 1 -timeout 15m -run '$(KERNEL_RACES)'
 
 .PHONY: end-to-end
 end-to-end: ## the built binary against real containers (root, Docker)
-	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages end-to-end)" -- -count=1 -p 1 -parallel 4 -timeout 15m
+	@scripts/with-docker $(GOTEST) --packages "$$(scripts/packages end-to-end)" -- $(GOTESTFLAGS) -count=1 -p 1 -parallel 4 -timeout 15m
 
 .PHONY: test-kernels
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
