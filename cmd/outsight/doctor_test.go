@@ -142,7 +142,9 @@ func (blind) ReadEdges() ([]model.KernelEdge, error)        { return nil, errors
 func (blind) ReadListeners() ([]model.Listener, error)      { return nil, nil }
 func (blind) Collect() (none container.Collection)          { return none }
 func (blind) Lookup(model.CgroupID) (none *model.Container) { return none }
-func (blind) HandleEvent(model.CgroupEvent)                 {}
+
+func (blind) Find(model.CgroupID) (none *model.Container, known bool) { return none, true }
+func (blind) HandleEvent(model.CgroupEvent)                           {}
 
 // TestDoctorNoticesCounters: what cannot be read is not said to work.
 func TestDoctorNoticesCounters(t *testing.T) {

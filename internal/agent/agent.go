@@ -62,6 +62,8 @@ type Registry interface {
 	Collect() container.Collection
 	// Lookup finds the container of a control group; the host's where it is in none.
 	Lookup(model.CgroupID) *model.Container
+	// Find does as Lookup does, and reports whether the answer stays.
+	Find(model.CgroupID) (c *model.Container, known bool)
 	HandleEvent(model.CgroupEvent)
 }
 

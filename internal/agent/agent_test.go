@@ -67,6 +67,8 @@ func (s *script) Lookup(id model.CgroupID) *model.Container {
 	return s.owners[1]
 }
 
+func (s *script) Find(id model.CgroupID) (*model.Container, bool) { return s.Lookup(id), true }
+
 func (s *script) HandleEvent(e model.CgroupEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,13 @@ type groups struct {
 	totals map[string]*total
 	// others are the control groups for which the kernel had no room.
 	others model.CgroupCounters
+	// unsure has for how many readings it is not known whether a control group is a container's.
+	unsure map[model.CgroupID]int
 }
+
+// unsureReadings is for how many readings a control group of which nothing is known yet waits for its owner: on a busy host
+// its beginning is told after its counters are read. What is counted to the host would stay there.
+const unsureReadings = 3
 
 // line is one control group.
 type line struct {
@@ -31,8 +37,9 @@ func newGroups() *groups {
 }
 
 // update adds a reading.
-func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID) *model.Container,
+func (g *groups) update(read []model.CgroupCounters, find func(model.CgroupID) (*model.Container, bool),
 	self *model.SelfSample) {
+	unsure := make(map[model.CgroupID]int)
 	for i := range read {
 		switch c := &read[i]; {
 		case c.Slot == model.IdleTime:
@@ -41,9 +48,15 @@ func (g *groups) update(read []model.CgroupCounters, lookup func(model.CgroupID)
 			self.OtherNS = c.CPU.UsageNS
 			g.others = *c
 		case c.ID != 0:
-			g.enter(c, lookup(c.ID))
+			owner, known := find(c.ID)
+			if !known && g.lines[c.ID] == nil && g.unsure[c.ID] < unsureReadings {
+				unsure[c.ID] = g.unsure[c.ID] + 1
+				continue
+			}
+			g.enter(c, owner)
 		}
 	}
+	g.unsure = unsure
 	for _, t := range g.totals {
 		t.sum, t.owned = t.gone, false
 		shareNothing(&t.sum)

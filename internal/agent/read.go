@@ -35,7 +35,7 @@ func (a *Agent) read() *model.Snapshot {
 	packages, counting := a.readWork(kernel)
 	if counted {
 		end = a.spent.on(partGroups)
-		a.groups.update(kernel, a.sources.Registry.Lookup, &s.Self)
+		a.groups.update(kernel, a.sources.Registry.Find, &s.Self)
 		end()
 	}
 	a.readProcesses()

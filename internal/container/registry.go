@@ -148,14 +148,21 @@ func (r *Registry) Named() <-chan struct{} { return r.named }
 // above the group, else the host's. Groups that were removed a short time ago still resolve. An id
 // not known yet is searched for in the hierarchy, at most once a second.
 func (r *Registry) Lookup(id model.CgroupID) *model.Container {
-	c, known := r.lookup(id)
+	c, _ := r.Find(id)
+	return c
+}
+
+// Find does as Lookup does, and reports whether the answer stays: an id that was neither announced nor found yet may turn
+// out to be a container's.
+func (r *Registry) Find(id model.CgroupID) (c *model.Container, known bool) {
+	c, known = r.lookup(id)
 	if known || id == 0 {
-		return c
+		return c, true
 	}
 	if r.search(id) {
-		c, _ = r.lookup(id)
+		return r.lookup(id)
 	}
-	return c
+	return c, false
 }
 
 func (r *Registry) lookup(id model.CgroupID) (c *model.Container, known bool) {
