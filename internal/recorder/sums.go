@@ -187,13 +187,14 @@ func (s *sums) add(tick *model.Tick) {
 	for i := range tick.Samples {
 		sample := &tick.Samples[i]
 		g := s.at(i, sample.Group)
+		was := g.tick
 		g.tick = s.ticks
 		if t := g.target; t != nil {
 			if t.tick != s.ticks {
 				t.tick, t.began, t.had, t.samples = s.ticks, true, t.samples, 0
 			}
 			t.samples++
-			t.stale = t.stale || *sample != g.last
+			t.stale = t.stale || was != s.ticks-1 || *sample != g.last
 		}
 	}
 	s.order = s.order[:len(tick.Samples)]
