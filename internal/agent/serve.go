@@ -73,7 +73,11 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
-	if err := setTimerSlack(timerSlack); err != nil {
+	slack := restSlack
+	if o.Host.Probes != nil { // they send packets each millisecond
+		slack = timerSlack
+	}
+	if err := setTimerSlack(slack); err != nil {
 		o.Host.Logger.Debug("The runtime looks after its threads more often than needed.", "error", err)
 	}
 	var metrics net.Listener

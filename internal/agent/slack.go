@@ -19,6 +19,10 @@ import (
 // agent took. Timers of a second are no later for it: the kernel allows them a thousandth of their time anyway.
 const timerSlack = time.Millisecond
 
+// restSlack is the same of an agent that measures no network: nothing of it has to be done to the millisecond, and its
+// threads wake up together.
+const restSlack = 10 * time.Millisecond
+
 // setTimerSlack sets it for all threads of this process; those to come inherit it from the threads that make them. It
 // needs CAP_SYS_NICE, which is not worth giving to an agent that has not got it (deploy/): things stay as they are
 // there.

@@ -54,6 +54,8 @@ type network struct {
 	counters model.NetworkCounters
 	turn     uint64
 	backoff  backoff
+	// still is how many looks in a row found what the one before had found, at most stillAfter.
+	still int
 	// traffic was counted of it by the last reading.
 	traffic uint64
 	// stack is of the namespace's TCP, once it was read.
@@ -252,6 +254,8 @@ const (
 	backoffEvery = 3
 	// quietEvery is that where something else tells of most changes.
 	quietEvery = 9
+	// stillAfter is the number of equal looks in a row after which such a file is read each stackEvery turns alone.
+	stillAfter = backoffAfter + 8
 )
 
 // Traffic says what kernel programs have counted in each network namespace, by its number: sums that change with most of

@@ -468,6 +468,26 @@ exec sleep 600`)
 			t.Errorf("traffic %v: at most %d readings in a row were left out", c.traffic, skipped)
 		}
 	}
+	// And later still where nothing was found for long.
+	seldom := map[uint32]uint64{netns: 5}
+	for range stillAfter * quietEvery {
+		packets(seldom)
+	}
+	before := sent
+	send()
+	readings := 1
+	for ; packets(seldom) == before; readings++ {
+		if readings == stackEvery {
+			t.Fatalf("not seen in %d readings after a long standstill", readings)
+		}
+	}
+	for range quietEvery { // it is looked at each time again
+		before := sent
+		send()
+		if packets(seldom) == before {
+			t.Fatal("not seen in the reading after the one that ended a standstill")
+		}
+	}
 	// What they see is there at once.
 	for n := range uint64(2 * quietEvery) {
 		traffic := map[uint32]uint64{netns: 6 + n}

@@ -177,6 +177,10 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 			return g.keep(networkNumbers, err)
 		}
 		n.backoff.note(counters == n.counters)
+		n.still = min(n.still+1, stillAfter)
+		if counters != n.counters {
+			n.still = 0
+		}
 		n.counters, n.turn = counters, f.turn
 		err = errors.Join(f.readStack(g.process.fd, c.NetNS, &n), f.readForwarded(g.process.fd, c.NetNS, used, &n))
 		if err != nil && !errors.Is(err, errAbsent) && !gone(err) {
@@ -200,7 +204,10 @@ func (n *network) isQuiet(f *Files, netns uint32) bool {
 	}
 	// What was counted when it was sent may be on its way to the interface.
 	if now := f.traffic[netns]; now != n.traffic {
-		n.traffic, n.backoff = now, 0
+		n.traffic, n.backoff, n.still = now, 0, 0
+	}
+	if n.still >= stillAfter {
+		return true
 	}
 	return n.backoff.skipsBut(f.turn, uint64(netns), quietEvery)
 }

@@ -19,6 +19,8 @@ const (
 	// startTime is how long the first process of a container may still be in the namespace of
 	// the runtime that starts it.
 	startTime = time.Second
+	// toldLocate is the least of Options.Locate where a runtime tells what changes.
+	toldLocate = time.Minute
 	// procsDepth is how deep below a container's group its first process is searched for.
 	procsDepth = 4
 )
@@ -91,8 +93,12 @@ func (r *Registry) nextProbe(m *member, now time.Time) time.Time {
 	if m.probes < len(probeDelays) {
 		return now.Add(probeDelays[m.probes] - probeDelays[m.probes-1])
 	}
+	every := r.o.Locate
+	if m.inspected && r.docker.connected() { // which tells when a network is connected
+		every = max(every, toldLocate)
+	}
 	// Whole seconds let many containers be read in one go.
-	return now.Truncate(time.Second).Add(r.o.Locate)
+	return now.Truncate(time.Second).Add(every)
 }
 
 // read brings a container up to date from its processes. seen holds the addresses of the

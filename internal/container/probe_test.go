@@ -1,16 +1,18 @@
 package container
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
 
-// TestLocateIsRespected: a container is looked at often while it starts, and then every Options.Locate.
+// TestLocateIsRespected: a container is looked at often while it starts, and then every Options.Locate, or rarely
+// where a runtime tells.
 func TestLocateIsRespected(t *testing.T) {
-	f := func(o Options, want time.Duration) {
+	f := func(o Options, dockerError error, inspected bool, want time.Duration) {
 		t.Helper()
-		r := &Registry{o: o.withDefaults()}
-		m := &member{}
+		r := &Registry{o: o.withDefaults(), docker: &docker{err: dockerError}}
+		m := &member{inspected: inspected}
 		begin := time.Unix(1000, 0)
 		now := begin
 		for range probeDelays[1:] {
@@ -27,6 +29,12 @@ func TestLocateIsRespected(t *testing.T) {
 			now = next
 		}
 	}
-	f(Options{}, 15*time.Second)
-	f(Options{Locate: time.Minute}, time.Minute)
+	away := errors.New("away")
+	f(Options{}, away, false, 15*time.Second)
+	f(Options{Locate: 2 * time.Minute}, away, false, 2*time.Minute)
+	// Docker tells when a network of its containers changes.
+	f(Options{}, nil, true, time.Minute)
+	f(Options{Locate: 2 * time.Minute}, nil, true, 2*time.Minute)
+	f(Options{}, nil, false, 15*time.Second)
+	f(Options{}, away, true, 15*time.Second)
 }

@@ -218,9 +218,12 @@ func (f *Files) readDisk(c *model.Container, g *groupFiles) error {
 	} else {
 		d, err = f.blkio(c, g)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		g.disk.note(d == g.last.disk)
 		g.last.disk = d
+	case errors.Is(err, errAbsent):
+		g.disk.note(true)
 	}
 	return g.keep(diskNumbers, err)
 }

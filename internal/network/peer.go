@@ -105,10 +105,10 @@ type peers struct {
 
 // find sets the peer of each sighting.
 func (p *peers) find(seen []sighting) {
-	p.dialled = make(map[serviceKey][]dialler)
+	p.dialled = make(map[serviceKey][]dialler, len(seen))
 	p.reached = make(map[relation][]candidate)
-	p.served = make(map[serviceKey][]candidate)
-	p.relations = make(map[relation]candidate)
+	p.served = make(map[serviceKey][]candidate, len(seen))
+	p.relations = make(map[relation]candidate, len(seen))
 	p.collectDiallers(seen)
 	// Clients first: a server is best known by the clients that it saw.
 	for i := range seen {
@@ -148,7 +148,7 @@ func (s *sighting) found(c candidate, confidence model.Confidence) {
 }
 
 func (p *peers) collectDiallers(seen []sighting) {
-	known := make(map[dialler]bool)
+	known := make(map[dialler]bool, len(seen))
 	for i := range seen {
 		s := &seen[i]
 		if d := (dialler{s.key(), s.edge.Key.NetNS, s.owner}); !s.server() && !known[d] {

@@ -111,16 +111,18 @@ func (f *Flight) Resume(start func() error) error {
 	return start()
 }
 
-// Run keeps ticks until ctx ends.
+// Run keeps ticks until ctx ends. It empties the ring at whole seconds, when the agent that it is part of is awake.
 func (f *Flight) Run(ctx context.Context) error {
-	ticker := time.NewTicker(flightDrain)
-	defer ticker.Stop()
+	timer := time.NewTimer(flightDrain)
+	defer timer.Stop()
 	for {
+		now := time.Now()
+		timer.Reset(time.Until(following(now.Truncate(flightDrain), now, flightDrain)))
 		select {
 		case <-ctx.Done():
 			f.save(true)
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 			f.drain()
 			if now := monotonicNS(); f.kept.o.Detect != nil && now >= f.kept.scanned+uint64(settled+f.kept.o.Every) {
 				f.scan(now)
@@ -172,9 +174,11 @@ func (f *Flight) add(tick *model.Tick) {
 	f.changed = f.changed[:0]
 	used, length, strained := uint64(0), float64(tick.BeganNS-f.lastNS), false
 	for _, t := range f.sums.list {
-		used += t.sum.CPUNS - t.before.CPUNS
 		strained = strained || strains(&t.before, &t.sum, length)
-		t.before = t.sum
+		if t.changed {
+			used += t.sum.CPUNS - t.before.CPUNS
+			t.before = t.sum
+		}
 		if !t.has(at) {
 			continue
 		}

@@ -14,6 +14,8 @@ type sums struct {
 	ignore func(model.CgroupID)
 	clock  clock
 	groups map[model.CgroupID]*group
+	// order has the groups of the last tick as they were in it: they are mostly the same in the next one.
+	order []*group
 	// targets are the containers that are recorded, by ID; list has them in the order in which
 	// they were found.
 	targets map[string]*target
@@ -33,6 +35,7 @@ func (c clock) at(ns uint64) time.Time { return c.wall.Add(time.Duration(int64(n
 
 // group is a control group as the last tick had it.
 type group struct {
+	id     model.CgroupID
 	target *target
 	last   model.TickSample
 	tick   uint64
@@ -43,8 +46,12 @@ type target struct {
 	container *model.Container
 	// sum of its groups, those included that have ended. Group is not used.
 	sum model.TickSample
-	// tick of the last sample.
-	tick uint64
+	// tick of the last sample, how many samples that tick has of its groups, and how many the tick before that had one
+	// had.
+	tick         uint64
+	samples, had int
+	// changed: sum may be another than at the tick before. stale: at the next tick it will be.
+	changed, stale bool
 	// began is true from its first row on.
 	began bool
 	// ended is when it ended; zero while it runs.
@@ -76,6 +83,7 @@ func (s *sums) refresh() (ended []*target) {
 	for _, t := range s.list {
 		now := running[t.container.ID]
 		if now != nil && same(now, t.container) {
+			t.stale = t.stale || now != t.container
 			t.container = now // it may have a name now
 			continue
 		}
@@ -90,7 +98,7 @@ func (s *sums) refresh() (ended []*target) {
 		case g.tick < s.ticks:
 			delete(s.groups, id) // the last tick did not have it
 		case g.target == nil || g.target.container.ID == model.HostContainerID || !g.target.ended.IsZero():
-			g.target = s.owner(id)
+			g.put(s.owner(id))
 		}
 	}
 	return ended
@@ -145,29 +153,66 @@ func (s *sums) owner(id model.CgroupID) *target {
 	return t
 }
 
-// add takes a tick in.
+// put gives a group to another target.
+func (g *group) put(to *target) {
+	if g.target == to {
+		return
+	}
+	for _, t := range []*target{g.target, to} {
+		if t != nil {
+			t.stale = true
+		}
+	}
+	g.target = to
+}
+
+// at is the group of a sample, by its place in the tick.
+func (s *sums) at(place int, id model.CgroupID) *group {
+	if place < len(s.order) && s.order[place].id == id {
+		return s.order[place]
+	}
+	g := s.groups[id]
+	if g == nil {
+		g = &group{id: id, target: s.owner(id)}
+		s.groups[id] = g
+	}
+	s.order = append(s.order[:place], g)
+	return g
+}
+
+// add takes a tick in. Most groups do nothing between two ticks: only the sums are made of which a group has changed,
+// has come or has gone.
 func (s *sums) add(tick *model.Tick) {
 	s.ticks++
 	for i := range tick.Samples {
 		sample := &tick.Samples[i]
-		g := s.groups[sample.Group]
-		if g == nil {
-			g = &group{target: s.owner(sample.Group)}
-			s.groups[sample.Group] = g
-		}
+		g := s.at(i, sample.Group)
+		was := g.tick
 		g.tick = s.ticks
 		if t := g.target; t != nil {
 			if t.tick != s.ticks {
-				t.tick, t.began = s.ticks, true
-				t.levels()
+				t.tick, t.began, t.had, t.samples = s.ticks, true, t.samples, 0
 			}
-			t.add(sample, &g.last)
+			t.samples++
+			t.stale = t.stale || was != s.ticks-1 || *sample != g.last
 		}
-		g.last = *sample
 	}
+	s.order = s.order[:len(tick.Samples)]
 	for _, t := range s.list {
 		if t.tick != s.ticks {
+			t.had, t.samples = t.samples, 0
+		}
+		t.changed, t.stale = t.stale || t.samples != t.had, false
+		if t.changed {
 			t.levels()
+		}
+	}
+	for i, g := range s.order {
+		if t := g.target; t == nil || t.changed {
+			if t != nil {
+				t.add(&tick.Samples[i], &g.last)
+			}
+			g.last = tick.Samples[i]
 		}
 	}
 }

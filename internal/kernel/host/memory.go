@@ -58,22 +58,25 @@ const HistogramCells = model.HistogramCells
 // most of these are empty.
 type Histograms struct {
 	Cells *ebpf.Map
-	// buffer is where lookups go.
-	buffer kernelHistogram
+	// sum and buffer are where lookups go.
+	sum, buffer kernelHistogram
 }
 
 // Read sums the cells of count histograms from index on; sumNS is the sum that belongs to them.
 func (h *Histograms) Read(index, count int, sumNS uint64) (*model.Histogram, error) {
-	var cells [len(h.buffer.Cells)]uint64
+	to := &h.sum
 	for i := range count {
-		if err := h.Cells.Lookup(uint32(index+i), &h.buffer); err != nil {
+		if err := h.Cells.Lookup(uint32(index+i), to); err != nil {
 			return nil, fmt.Errorf("reading histogram %d of %v: %w", index+i, h.Cells, err)
 		}
-		for c, n := range h.buffer.Cells {
-			cells[c] += n
+		if i > 0 {
+			for c, n := range h.buffer.Cells {
+				h.sum.Cells[c] += n
+			}
 		}
+		to = &h.buffer
 	}
-	return HistogramOf(&cells, sumNS), nil
+	return HistogramOf(&h.sum.Cells, sumNS), nil
 }
 
 // HistogramOf is what the cells of a histogram in the kernel mean; sumNS is the sum that belongs to them.

@@ -58,7 +58,10 @@ type edgeReader struct {
 	capacity  int
 	used      atomic.Uint64
 	listeners atomic.Uint64
-	states    []edgeState
+	// listenerKeys and listenerValues are memory for reading these.
+	listenerKeys   [512]edgesListenerKey
+	listenerValues [512]edgesListener
+	states         []edgeState
 	// missedCloses are those that sweeps have found.
 	missedCloses atomic.Uint64
 	pairs        pairReader

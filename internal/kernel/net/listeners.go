@@ -17,8 +17,7 @@ func (p *Net) ReadListeners() ([]model.Listener, error) {
 	}
 	m, quotas := p.edges.objects.Listeners, p.edges.quotas
 	quotas.begin(edgesQuotaQUOTA_LISTENERS)
-	keys := make([]edgesListenerKey, 512)
-	values := make([]edgesListener, 512)
+	keys, values := p.edges.listenerKeys[:], p.edges.listenerValues[:]
 	var cursor ebpf.MapBatchCursor
 	var all []model.Listener
 	for {

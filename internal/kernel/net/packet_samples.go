@@ -31,6 +31,8 @@ type sampleReader struct {
 	missed atomic.Uint64
 	// edges are by their index, the overflow's first, which has none.
 	edges []edgeSamples
+	// some edge has recent samples, or a level.
+	some bool
 }
 
 // edgeSamples are the samples of one edge, by edgesPacketDirection.
@@ -68,12 +70,17 @@ func (r *sampleReader) take(packets []edgesEdgePackets) {
 		r.missed.Add(total - r.read - places)
 		r.read = total - places
 	}
+	sampled := r.read < total
 	for r.read < total {
 		r.read++
 		r.takeOne(r.read)
 	}
 	elapsed := time.Duration(now - r.readAt)
 	r.readAt = now
+	if !sampled && !r.some {
+		return
+	}
+	r.some = false
 	for index := range r.edges {
 		for direction := range r.edges[index] {
 			d := &r.edges[index][direction]
@@ -84,6 +91,7 @@ func (r *sampleReader) take(packets []edgesEdgePackets) {
 			*level = nextLevel(*level, d.recent[len(d.recent)-d.fresh:], elapsed)
 			d.fresh = 0
 			d.forget(now)
+			r.some = r.some || *level != 0 || len(d.recent) > 0
 		}
 	}
 }

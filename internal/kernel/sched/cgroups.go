@@ -222,7 +222,7 @@ func (p *Sched) ReadCgroups() ([]model.CgroupCounters, error) {
 	for cpu := range r.cpus {
 		r.snapshots[cpu] = r.snapshotCPU(cpu, now)
 	}
-	var all []model.CgroupCounters
+	all := make([]model.CgroupCounters, 0, len(r.order)+8)
 	used := uint64(0)
 	r.order = r.order[:0]
 	for slot := range r.slots.Entries {
