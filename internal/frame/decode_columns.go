@@ -172,6 +172,10 @@ func (d *parser) readColumn(to, old *Values, part []byte, s *tableSection) {
 		}
 		return
 	}
+	if part != nil && isZero(part, old) {
+		to.Of = zeros[:s.rows:s.rows]
+		return
+	}
 	told := part != nil && part[0]&hasMissing != 0
 	to.Of = d.gather(old.Of, s)
 	if old.Missing != nil {
@@ -197,6 +201,14 @@ func (d *parser) readColumn(to, old *Values, part []byte, s *tableSection) {
 	if !slices.ContainsFunc(to.Missing, func(bits uint64) bool { return bits != 0 }) {
 		to.Missing = nil
 	}
+}
+
+// zeros are the values of all columns of which all rows have 0, as most columns of key frames.
+var zeros [MaxRows]uint64
+
+// isZero reports whether a section says that all rows have 0.
+func isZero(part []byte, old *Values) bool {
+	return len(part) == 1 && part[0] == hasValues && len(old.Of) == 0
 }
 
 // zeroMissingRows makes values 0 that are missing in the key frame.

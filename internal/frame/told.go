@@ -133,7 +133,8 @@ type tally struct {
 	sumNS, zero, overflow uint64
 	// first and end bound the buckets that may not be 0, counted from minBucket.
 	first, end int
-	buckets    [allBuckets]uint64
+	// buckets has room behind for addCounts, which stays 0.
+	buckets [allBuckets + 7]uint64
 }
 
 // add adds a row so many times.
@@ -174,53 +175,49 @@ func (t *tally) read(b []byte, at int, times uint64) {
 			t.first = first
 		}
 		t.first, t.end = min(t.first, first), max(t.end, next)
-		at = addCounts(t.buckets[first:next], b, at, times)
+		at = addCounts(t.buckets[first:], int(count), b, at, times)
 	}
 }
 
-// addCounts adds a number to each bucket so many times. It answers where what follows begins.
-func addCounts(buckets []uint64, b []byte, at int, times uint64) (next int) {
-	for len(buckets) > 0 {
-		some := buckets[:min(8, len(buckets))]
-		buckets = buckets[len(some):]
-		if len(some) == 8 && len(b)-at >= 8 {
-			if w := binary.LittleEndian.Uint64(b[at:]); w&tops == 0 { // each byte is a number
-				eight := (*[8]uint64)(some)
-				eight[0] += times * (w & 0x7f)
-				eight[1] += times * (w >> 8 & 0x7f)
-				eight[2] += times * (w >> 16 & 0x7f)
-				eight[3] += times * (w >> 24 & 0x7f)
-				eight[4] += times * (w >> 32 & 0x7f)
-				eight[5] += times * (w >> 40 & 0x7f)
-				eight[6] += times * (w >> 48 & 0x7f)
-				eight[7] += times * (w >> 56 & 0x7f)
-				at += 8
-				continue
-			}
-		} else if len(b)-at >= 8 {
-			if w := binary.LittleEndian.Uint64(b[at:]); w<<(64-8*len(some))&tops == 0 {
-				for i := range some {
-					some[i] += times * (w & 0x7f)
-					w >>= 8
-				}
-				at += len(some)
+// addCounts adds a number to each of n buckets, behind which there are a few more, so many times. It answers where what
+// follows begins.
+func addCounts(buckets []uint64, n int, b []byte, at int, times uint64) (next int) {
+	for n > 0 {
+		some := min(8, n)
+		if len(b)-at >= 8 {
+			if w := binary.LittleEndian.Uint64(b[at:]) << (64 - 8*some); w&tops == 0 { // each byte is a number
+				addBytes((*[8]uint64)(buckets), w>>(64-8*some), times)
+				buckets, n, at = buckets[some:], n-some, at+some
 				continue
 			}
 		}
-		for i := range some {
-			var n uint64
+		for i := range buckets[:some] {
+			var v uint64
 			switch {
 			case at < len(b) && b[at] < 0x80:
-				n, at = uint64(b[at]), at+1
+				v, at = uint64(b[at]), at+1
 			case at+1 < len(b) && b[at+1] < 0x80:
-				n, at = uint64(b[at]&0x7f)|uint64(b[at+1])<<7, at+2
+				v, at = uint64(b[at]&0x7f)|uint64(b[at+1])<<7, at+2
 			default:
-				n, at = longAt(b, at)
+				v, at = longAt(b, at)
 			}
-			some[i] += times * n
+			buckets[i] += times * v
 		}
+		buckets, n = buckets[some:], n-some
 	}
 	return at
+}
+
+// addBytes adds eight numbers of one byte each: those behind a run's end are 0, which is faster than to count.
+func addBytes(to *[8]uint64, w, times uint64) {
+	to[0] += times * (w & 0x7f)
+	to[1] += times * (w >> 8 & 0x7f)
+	to[2] += times * (w >> 16 & 0x7f)
+	to[3] += times * (w >> 24 & 0x7f)
+	to[4] += times * (w >> 32 & 0x7f)
+	to[5] += times * (w >> 40 & 0x7f)
+	to[6] += times * (w >> 48 & 0x7f)
+	to[7] += times * (w >> 56)
 }
 
 // tally adds what a row of After gained to t.
@@ -303,9 +300,7 @@ func (g *gains) add(d *Difference, column int, rows []int32) {
 			some[i] = 0
 			bucket[kept], count[kept] = uint32(t.first+i), n
 			one.counted += n
-			if n > 0 {
-				kept++
-			}
+			kept += int(-n >> 63) // 1 where there are some
 		}
 		at += kept
 		one.end = uint32(at)
