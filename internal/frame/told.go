@@ -68,6 +68,13 @@ func (t *toldHistograms) index() bool {
 			next := uint64(0)
 			for runs := head >> 2; runs > 0; runs-- {
 				var count uint64
+				if first, n, _, ok := shortRun(b, at); ok {
+					if next += uint64(first + n); next > allBuckets {
+						return false
+					}
+					at += 2 + n
+					continue
+				}
 				if at+1 < len(b) && b[at]|b[at+1] < 0x80 { // as mostly
 					skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
 				} else {
@@ -134,7 +141,7 @@ type tally struct {
 	// first and end bound the buckets that may not be 0, counted from minBucket.
 	first, end int
 	// buckets has room behind for addCounts, which stays 0.
-	buckets [allBuckets + 7]uint64
+	buckets [allBuckets + 8]uint64
 }
 
 // add adds a row so many times.
@@ -162,6 +169,14 @@ func (t *tally) read(b []byte, at int, times uint64) {
 	t.sumNS += times * n
 	next := 0
 	for runs := head >> 2; runs > 0; runs-- {
+		if skip, n, counts, ok := shortRun(b, at); ok {
+			first := next + skip
+			next = first + n
+			t.widen(first, next)
+			addBytes((*[8]uint64)(t.buckets[first:]), counts, times)
+			at += 2 + n
+			continue
+		}
 		var skip, count uint64
 		if at+1 < len(b) && b[at]|b[at+1] < 0x80 {
 			skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
@@ -171,12 +186,33 @@ func (t *tally) read(b []byte, at int, times uint64) {
 		}
 		first := next + int(skip)
 		next = first + int(count)
-		if t.end == 0 {
-			t.first = first
-		}
-		t.first, t.end = min(t.first, first), max(t.end, next)
+		t.widen(first, next)
 		at = addCounts(t.buckets[first:], int(count), b, at, times)
 	}
+}
+
+// widen makes the bounds at least these.
+func (t *tally) widen(first, end int) {
+	if t.end == 0 {
+		t.first = first
+	}
+	t.first, t.end = min(t.first, first), max(t.end, end)
+}
+
+// shortRun reads a run of buckets of which all numbers have one byte, and are in eight bytes: as most are. It answers how
+// many buckets are passed over, how many follow, and a byte for each of these.
+func shortRun(b []byte, at int) (skip, n int, counts uint64, ok bool) {
+	if len(b)-at < 8 {
+		return 0, 0, 0, false
+	}
+	w := binary.LittleEndian.Uint64(b[at:])
+	follow := w >> 8 & 0xff
+	w <<= 48 - 8*min(follow, 6)
+	if follow > 6 || w&tops != 0 {
+		return 0, 0, 0, false
+	}
+	w >>= 48 - 8*follow
+	return int(w & 0xff), int(follow), w >> 16, true
 }
 
 // addCounts adds a number to each of n buckets, behind which there are a few more, so many times. It answers where what
