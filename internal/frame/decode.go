@@ -330,7 +330,7 @@ func (d *parser) count(s *tableSection, old *Table, t TableID, needs *need) {
 	}
 	for i, part := range s.columns {
 		was := &old.Columns[i]
-		if part != nil && part[0]&hasValues == 0 || part == nil && (len(was.Of) == 0 || s.identical) {
+		if part != nil && (part[0]&hasValues == 0 || isZero(part, was)) || part == nil && (len(was.Of) == 0 || s.identical) {
 			continue
 		}
 		needs.values += s.rows

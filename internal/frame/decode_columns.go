@@ -143,18 +143,22 @@ func (d *parser) gather(old []uint64, s *tableSection) []uint64 {
 
 // readRuns adds what rows gained.
 func (d *parser) readRuns(to []uint64, part []byte) {
-	r := reader{b: part}
-	for r.left() > 0 {
-		skip, n := r.count(len(to)), r.count(len(to))
-		if r.failed || skip+n > len(to) || n > r.left() {
+	for at := 0; at < len(part); {
+		var skip, n uint64
+		skip, at = numberAt(part, at)
+		n, at = numberAt(part, at)
+		if rows := uint64(len(to)); at > len(part) || skip > rows || n > rows-skip {
 			d.fail("a run of %d values behind %d, of %d rows", n, skip, len(to))
 			return
 		}
-		run := to[skip : skip+n]
+		run := to[skip:][:n]
+		to = to[skip+n:]
 		for i := range run {
-			run[i] += unzigzag(r.uvarint())
+			var v uint64
+			v, at = numberAt(part, at)
+			run[i] += unzigzag(v)
 		}
-		if to = to[skip+n:]; r.failed {
+		if at > len(part) {
 			d.fail("a value")
 			return
 		}
@@ -170,6 +174,10 @@ func (d *parser) readColumn(to, old *Values, part []byte, s *tableSection) {
 		if len(part) > 1 || part[0] != 0 {
 			d.fail("a column without values has some")
 		}
+		return
+	}
+	if part != nil && isZero(part, old) {
+		to.Of = zeros[:s.rows:s.rows]
 		return
 	}
 	told := part != nil && part[0]&hasMissing != 0
@@ -197,6 +205,14 @@ func (d *parser) readColumn(to, old *Values, part []byte, s *tableSection) {
 	if !slices.ContainsFunc(to.Missing, func(bits uint64) bool { return bits != 0 }) {
 		to.Missing = nil
 	}
+}
+
+// zeros are the values of all columns of which all rows have 0, as most columns of key frames.
+var zeros [MaxRows]uint64
+
+// isZero reports whether a section says that all rows have 0.
+func isZero(part []byte, old *Values) bool {
+	return len(part) == 1 && part[0] == hasValues && len(old.Of) == 0
 }
 
 // zeroMissingRows makes values 0 that are missing in the key frame.

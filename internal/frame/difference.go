@@ -266,9 +266,8 @@ func (d *Difference) Gained(column, row int) bool {
 		}
 		return after.total(row) != d.Before.Histograms[column].total(int(before))
 	}
-	if g, ok := d.gained(column, row); ok {
-		one := &g.rows[row]
-		return one.counted+one.zero+one.overflow > 0
+	if words := d.gained(column, row); words != nil {
+		return words[1]+words[2]+words[3] > 0
 	}
 	gained := rowDurations.Get().(*Durations)
 	defer rowDurations.Put(gained)
@@ -283,8 +282,8 @@ func (d *Difference) AddHistogram(to *Durations, column, row int) {
 		return
 	}
 	if len(d.After.Histograms[column].told) > 0 {
-		if g, ok := d.gained(column, row); ok {
-			g.addTo(to, row)
+		if words := d.gained(column, row); words != nil {
+			to.addGained(words)
 			return
 		}
 		d.tally(&to.row, column, row)

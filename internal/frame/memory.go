@@ -12,7 +12,6 @@ type Memory struct {
 	words   []*[]uint64
 	numbers []*[]uint32
 	bytes   []*[]byte
-	gains   []*[]rowGain
 }
 
 // Release gives the memory back: no frame that was decoded into it may be read any more.
@@ -22,8 +21,7 @@ func (m *Memory) Release() {
 	spareWords.put(m.words)
 	spareNumbers.put(m.numbers)
 	spareBytes.put(m.bytes)
-	spareGains.put(m.gains)
-	m.words, m.numbers, m.bytes, m.gains = nil, nil, nil, nil
+	m.words, m.numbers, m.bytes = nil, nil, nil
 }
 
 // take takes n of any contents, and notes that in taken.
@@ -51,12 +49,7 @@ func (m *Memory) takeBytes(n int) []byte {
 	return take(m, &spareBytes, func(m *Memory) *[]*[]byte { return &m.bytes }, n)
 }
 
-func (m *Memory) takeGains(n int) []rowGain {
-	return take(m, &spareGains, func(m *Memory) *[]*[]rowGain { return &m.gains }, n)
-}
-
 var (
-	spareGains   spare[rowGain]
 	spareWords   spare[uint64]
 	spareNumbers spare[uint32]
 	spareBytes   spare[byte]

@@ -68,6 +68,13 @@ func (t *toldHistograms) index() bool {
 			next := uint64(0)
 			for runs := head >> 2; runs > 0; runs-- {
 				var count uint64
+				if first, n, _, ok := shortRun(b, at); ok {
+					if next += uint64(first + n); next > allBuckets {
+						return false
+					}
+					at += 2 + n
+					continue
+				}
 				if at+1 < len(b) && b[at]|b[at+1] < 0x80 { // as mostly
 					skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
 				} else {
@@ -133,7 +140,8 @@ type tally struct {
 	sumNS, zero, overflow uint64
 	// first and end bound the buckets that may not be 0, counted from minBucket.
 	first, end int
-	buckets    [allBuckets]uint64
+	// buckets has room behind for addCounts, which stays 0.
+	buckets [allBuckets + 8]uint64
 }
 
 // add adds a row so many times.
@@ -161,6 +169,14 @@ func (t *tally) read(b []byte, at int, times uint64) {
 	t.sumNS += times * n
 	next := 0
 	for runs := head >> 2; runs > 0; runs-- {
+		if skip, n, counts, ok := shortRun(b, at); ok {
+			first := next + skip
+			next = first + n
+			t.widen(first, next)
+			addBytes((*[8]uint64)(t.buckets[first:]), counts, times)
+			at += 2 + n
+			continue
+		}
 		var skip, count uint64
 		if at+1 < len(b) && b[at]|b[at+1] < 0x80 {
 			skip, count, at = uint64(b[at]), uint64(b[at+1]), at+2
@@ -170,57 +186,74 @@ func (t *tally) read(b []byte, at int, times uint64) {
 		}
 		first := next + int(skip)
 		next = first + int(count)
-		if t.end == 0 {
-			t.first = first
-		}
-		t.first, t.end = min(t.first, first), max(t.end, next)
-		at = addCounts(t.buckets[first:next], b, at, times)
+		t.widen(first, next)
+		at = addCounts(t.buckets[first:], int(count), b, at, times)
 	}
 }
 
-// addCounts adds a number to each bucket so many times. It answers where what follows begins.
-func addCounts(buckets []uint64, b []byte, at int, times uint64) (next int) {
-	for len(buckets) > 0 {
-		some := buckets[:min(8, len(buckets))]
-		buckets = buckets[len(some):]
-		if len(some) == 8 && len(b)-at >= 8 {
-			if w := binary.LittleEndian.Uint64(b[at:]); w&tops == 0 { // each byte is a number
-				eight := (*[8]uint64)(some)
-				eight[0] += times * (w & 0x7f)
-				eight[1] += times * (w >> 8 & 0x7f)
-				eight[2] += times * (w >> 16 & 0x7f)
-				eight[3] += times * (w >> 24 & 0x7f)
-				eight[4] += times * (w >> 32 & 0x7f)
-				eight[5] += times * (w >> 40 & 0x7f)
-				eight[6] += times * (w >> 48 & 0x7f)
-				eight[7] += times * (w >> 56 & 0x7f)
-				at += 8
-				continue
-			}
-		} else if len(b)-at >= 8 {
-			if w := binary.LittleEndian.Uint64(b[at:]); w<<(64-8*len(some))&tops == 0 {
-				for i := range some {
-					some[i] += times * (w & 0x7f)
-					w >>= 8
-				}
-				at += len(some)
+// widen makes the bounds at least these.
+func (t *tally) widen(first, end int) {
+	if t.end == 0 {
+		t.first = first
+	}
+	t.first, t.end = min(t.first, first), max(t.end, end)
+}
+
+// shortRun reads a run of buckets of which all numbers have one byte, and are in eight bytes: as most are. It answers how
+// many buckets are passed over, how many follow, and a byte for each of these.
+func shortRun(b []byte, at int) (skip, n int, counts uint64, ok bool) {
+	if len(b)-at < 8 {
+		return 0, 0, 0, false
+	}
+	w := binary.LittleEndian.Uint64(b[at:])
+	follow := w >> 8 & 0xff
+	w <<= 48 - 8*min(follow, 6)
+	if follow > 6 || w&tops != 0 {
+		return 0, 0, 0, false
+	}
+	w >>= 48 - 8*follow
+	return int(w & 0xff), int(follow), w >> 16, true
+}
+
+// addCounts adds a number to each of n buckets, behind which there are a few more, so many times. It answers where what
+// follows begins.
+func addCounts(buckets []uint64, n int, b []byte, at int, times uint64) (next int) {
+	for n > 0 {
+		some := min(8, n)
+		if len(b)-at >= 8 {
+			if w := binary.LittleEndian.Uint64(b[at:]) << (64 - 8*some); w&tops == 0 { // each byte is a number
+				addBytes((*[8]uint64)(buckets), w>>(64-8*some), times)
+				buckets, n, at = buckets[some:], n-some, at+some
 				continue
 			}
 		}
-		for i := range some {
-			var n uint64
+		for i := range buckets[:some] {
+			var v uint64
 			switch {
 			case at < len(b) && b[at] < 0x80:
-				n, at = uint64(b[at]), at+1
+				v, at = uint64(b[at]), at+1
 			case at+1 < len(b) && b[at+1] < 0x80:
-				n, at = uint64(b[at]&0x7f)|uint64(b[at+1])<<7, at+2
+				v, at = uint64(b[at]&0x7f)|uint64(b[at+1])<<7, at+2
 			default:
-				n, at = longAt(b, at)
+				v, at = longAt(b, at)
 			}
-			some[i] += times * n
+			buckets[i] += times * v
 		}
+		buckets, n = buckets[some:], n-some
 	}
 	return at
+}
+
+// addBytes adds eight numbers of one byte each: those behind a run's end are 0, which is faster than to count.
+func addBytes(to *[8]uint64, w, times uint64) {
+	to[0] += times * (w & 0x7f)
+	to[1] += times * (w >> 8 & 0x7f)
+	to[2] += times * (w >> 16 & 0x7f)
+	to[3] += times * (w >> 24 & 0x7f)
+	to[4] += times * (w >> 32 & 0x7f)
+	to[5] += times * (w >> 40 & 0x7f)
+	to[6] += times * (w >> 48 & 0x7f)
+	to[7] += times * (w >> 56)
 }
 
 // tally adds what a row of After gained to t.
@@ -242,19 +275,17 @@ func (d *Difference) tally(t *tally, column, row int) {
 
 // gains are what the histograms of rows of a column gained.
 type gains struct {
-	rows []rowGain
-	// bucket has the buckets of all rows that gained something, counted from minBucket, and count what that is.
-	bucket []uint32
-	count  []uint64
+	// at is where each row begins in words, 0 for one that was not added up. A row is what its sum, its zero count and its
+	// overflow gained, the sum of its counts, how many counts follow, and these: a bucket, counted from minBucket, in the
+	// lowest bits, and what it gained in the others. All of a row is in one place, so that it comes out of memory at once.
+	at    []uint32
+	words []uint64
 }
 
-// rowGain is that of a row. It begins behind its end where it was not added up.
-type rowGain struct {
-	sumNS, zero, overflow uint64
-	// counted is the sum of counts, of which the row has those up to end.
-	counted    uint64
-	begin, end uint32
-}
+const (
+	rowHead    = 5
+	bucketBits = 10 // allBuckets is less than 1 << bucketBits; a bucket gains less than 1 << 54, which takes centuries
+)
 
 // AddUp adds up what rows gained of a histogram, at once: worth it for rows that are asked for several times. Nothing else
 // may ask d for histograms meanwhile.
@@ -268,68 +299,62 @@ func (d *Difference) AddUp(column int, rows []int32) {
 	d.gains[column].add(d, column, rows)
 }
 
-// gained is what was added up of a row; ok is false where it was not.
-func (d *Difference) gained(column, row int) (g *gains, ok bool) {
-	if d.gains == nil || d.gains[column].rows == nil {
-		return nil, false
+// gained is what was added up of a row; nil where it was not.
+func (d *Difference) gained(column, row int) (words []uint64) {
+	if d.gains == nil || d.gains[column].at == nil || d.gains[column].at[row] == 0 {
+		return nil
 	}
-	g = &d.gains[column]
-	return g, g.rows[row].begin <= g.rows[row].end
+	g := &d.gains[column]
+	return g.words[g.at[row]:]
 }
 
 // add adds rows up. In After they all have so many buckets as its frame says.
 func (g *gains) add(d *Difference, column int, rows []int32) {
 	total := d.After.Histograms[column].told[0].total
-	g.rows = d.memory.takeGains(len(d.After.IDs))
-	for row := range g.rows {
-		g.rows[row] = rowGain{begin: 1}
-	}
-	g.bucket, g.count = d.memory.takeNumbers(total+allBuckets), d.memory.takeWords(total+allBuckets)
-	t, at := tallies.Get().(*tally), 0
+	g.at = d.memory.takeNumbers(len(d.After.IDs))
+	clear(g.at)
+	g.words = d.memory.takeWords(1 + rowHead*len(rows) + total + allBuckets)
+	t, at := tallies.Get().(*tally), 1
 	defer tallies.Put(t)
 	for _, row := range rows {
 		d.tally(t, column, int(row))
-		if room := at + t.end - t.first; room > len(g.bucket) { // the frame says too little
-			g.bucket = append(g.bucket, make([]uint32, room)...)
-			g.count = append(g.count, make([]uint64, room)...)
+		if room := at + rowHead + t.end - t.first; room > len(g.words) { // the frame says too little
+			g.words = append(g.words, make([]uint64, room)...)
 		}
-		one := &g.rows[row]
-		*one = rowGain{sumNS: positive(t.sumNS), zero: positive(t.zero), overflow: positive(t.overflow), begin: uint32(at)}
+		g.at[row] = uint32(at)
 		some := t.buckets[t.first:t.end]
-		bucket, count := g.bucket[at:][:len(some)], g.count[at:][:len(some)]
-		kept := 0
+		words := g.words[at:][:rowHead+len(some)]
+		counted, kept := uint64(0), rowHead
 		for i, n := range some {
 			n = positive(n)
 			some[i] = 0
-			bucket[kept], count[kept] = uint32(t.first+i), n
-			one.counted += n
-			if n > 0 {
-				kept++
-			}
+			words[kept] = n<<bucketBits | uint64(t.first+i)
+			counted += n
+			kept += int(-n >> 63) // 1 where there are some
 		}
+		words[0], words[1], words[2] = positive(t.sumNS), positive(t.zero), positive(t.overflow)
+		words[3], words[4] = counted, uint64(kept-rowHead)
 		at += kept
-		one.end = uint32(at)
 		t.empty()
 	}
 }
 
+// addGained adds what a row gained.
+func (h *Durations) addGained(words []uint64) {
+	if n := words[4]; n > 0 {
+		counts := words[rowHead:][:n]
+		for _, w := range counts {
+			h.buckets[w&(1<<bucketBits-1)] += w >> bucketBits
+		}
+		bucket := func(w uint64) int32 { return int32(w&(1<<bucketBits-1)) + minBucket }
+		h.widen(bucket(counts[0]), bucket(counts[n-1]))
+	}
+	h.SumNS, h.Zero, h.Overflow = h.SumNS+words[0], h.Zero+words[1], h.Overflow+words[2]
+	h.Count += words[3] + words[1] + words[2]
+}
+
 // tallies are empty.
 var tallies = sync.Pool{New: func() any { return &tally{} }}
-
-// addTo adds what a row gained to h.
-func (g *gains) addTo(h *Durations, row int) {
-	one := &g.rows[row]
-	if one.end > one.begin {
-		bucket := g.bucket[one.begin:one.end]
-		count := g.count[one.begin:one.end][:len(bucket)]
-		for i, at := range bucket {
-			h.buckets[at] += count[i]
-		}
-		h.widen(int32(bucket[0])+minBucket, int32(bucket[len(bucket)-1])+minBucket)
-	}
-	h.SumNS, h.Zero, h.Overflow = h.SumNS+one.sumNS, h.Zero+one.zero, h.Overflow+one.overflow
-	h.Count += one.counted + one.zero + one.overflow
-}
 
 // positive is 0 for what is less.
 func positive(n uint64) uint64 { return n &^ uint64(int64(n)>>63) }

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"outsight/internal/model"
@@ -31,6 +30,9 @@ type Endpoint struct {
 
 	latency model.FloatHistogram
 	failed  float64
+	// durations and rates are what the others point to.
+	durations [3]Seconds
+	rates     [2]float64
 }
 
 // endpointChange is what happened to an endpoint in the window.
@@ -45,6 +47,7 @@ type endpointName struct{ protocol, name string }
 // endpoints adds up what was asked for on several edges.
 type endpoints map[endpointName]*Endpoint
 
+// add adds changes, whose histograms it may keep.
 func (all endpoints) add(changes []endpointChange) endpoints {
 	for i := range changes {
 		c := &changes[i]
@@ -65,7 +68,11 @@ func (all endpoints) add(changes []endpointChange) endpoints {
 		if c.key.Failed() {
 			e.failed += c.requests
 		}
-		e.latency.Merge(c.latency)
+		if e.latency.Count == 0 && c.latency != nil {
+			e.latency = *c.latency
+		} else {
+			e.latency.Merge(c.latency)
+		}
 	}
 	return all
 }
@@ -90,12 +97,14 @@ func (all endpoints) top(n int, seconds float64) ([]*Endpoint, int, *Endpoint) {
 
 // sorted has those with the most requests first: a sum in this order is the same each time.
 func (all endpoints) sorted() []*Endpoint {
-	if len(all) == 0 {
-		return []*Endpoint{}
+	list := make([]*Endpoint, 0, len(all))
+	for _, e := range all {
+		list = append(list, e)
 	}
-	return slices.SortedFunc(maps.Values(all), func(x, y *Endpoint) int {
+	slices.SortFunc(list, func(x, y *Endpoint) int {
 		return cmp.Or(cmp.Compare(y.Requests, x.Requests), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
 	})
+	return list
 }
 
 func (e *Endpoint) merge(o *Endpoint) {
@@ -112,12 +121,15 @@ func (e *Endpoint) finish(seconds float64) *Endpoint {
 	if e == nil {
 		return nil
 	}
-	e.RequestsPerSecond, e.ErrorsPerSecond = per(e.Requests, seconds), per(e.failed, seconds)
+	if seconds > 0 {
+		e.rates = [...]float64{e.Requests / seconds, e.failed / seconds}
+		e.RequestsPerSecond, e.ErrorsPerSecond = &e.rates[0], &e.rates[1]
+	}
 	e.ErrorShare = e.failed / e.Requests
-	quantiles(&e.latency, make([]Seconds, 2), []**Seconds{&e.P50, &e.P99}, 0.5, 0.99)
+	durations := quantiles(&e.latency, e.durations[:], []**Seconds{&e.P50, &e.P99}, 0.5, 0.99)
 	if e.latency.Count > 0 {
-		mean := Seconds(e.latency.Sum / e.latency.Count)
-		e.Mean = &mean
+		durations[0] = Seconds(e.latency.Sum / e.latency.Count)
+		e.Mean = &durations[0]
 	}
 	return e
 }

@@ -266,7 +266,11 @@ func (v *edgeView) active(d *frame.Difference) []bool {
 		}
 		if view.nowMissing == nil && view.wasMissing == nil && len(view.was) > 0 {
 			moved := false
-			for row, n := range view.now {
+			now := view.now
+			if len(now) == len(view.was) && &now[0] == &view.was[0] {
+				now = nil // it is shared: the rows are the same, or all have 0
+			}
+			for row, n := range now {
 				was := uint64(0)
 				if before := d.BeforeRow[row]; before >= 0 {
 					was = view.was[before]

@@ -224,13 +224,16 @@ func (p *part) endpoints(asked []int32, f func(edge int32, c endpointChange)) {
 	}
 	d := frame.Since(frame.Endpoints, p.Before, p.After)
 	var scratch frame.Durations
-	for row := range d.After.IDs {
-		requests, _ := d.Gain(requestsColumn, row)
-		if requests == 0 {
+	edge, number := -1, uint32(0)
+	for row, of := range d.After.Attributes[frame.EndpointEdge] {
+		if n := uint32(of); row == 0 || n != number {
+			edge, number = p.edgeBehind(edge, n), n
+		}
+		if edge < 0 || asked[edge] == 0 {
 			continue
 		}
-		edge := p.edgeWith(uint32(d.After.Attribute(frame.EndpointEdge, row)))
-		if edge < 0 || asked[edge] == 0 {
+		requests, _ := d.Gain(requestsColumn, row)
+		if requests == 0 {
 			continue
 		}
 		text := func(a frame.Attribute) string { return p.After.Text(frame.Endpoints, a, row) }
@@ -240,6 +243,14 @@ func (p *part) endpoints(asked []int32, f func(edge int32, c endpointChange)) {
 		f(asked[edge], endpointChange{model.EndpointKey{Protocol: model.Protocol(text(frame.EndpointProtocol)),
 			Name: text(frame.EndpointName), Status: text(frame.EndpointStatus)}, float64(requests), &latency})
 	}
+}
+
+// edgeBehind is edgeWith of an edge that is mostly the next one behind a row.
+func (p *part) edgeBehind(row int, number uint32) int {
+	if ids := p.edges.After.IDs; row+1 < len(ids) && ids[row+1] == number {
+		return row + 1
+	}
+	return p.edgeWith(number)
 }
 
 // edgeWith is the row of an edge by its number. That of a sum that is not there yet stands for the edges of its kind.

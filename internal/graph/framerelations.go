@@ -282,28 +282,37 @@ func (m *frameMap) busiest() []int32 {
 	if most <= 0 || len(all) <= most {
 		return all
 	}
-	order := func(x, y int32) int {
-		a, b := &m.relations[x], &m.relations[y]
-		if c := cmp.Compare(b.best(), a.best()); c != 0 {
-			return c
+	// What they are compared by is beside their indexes: relations are far apart in memory.
+	type candidate struct {
+		bytes    float64
+		relation int32
+	}
+	order := func(x, y candidate) int {
+		if x.bytes != y.bytes {
+			return cmp.Compare(y.bytes, x.bytes)
 		}
+		a, b := &m.relations[x.relation], &m.relations[y.relation]
 		return cmp.Or(cmp.Compare(m.nodes[a.client].ID, m.nodes[b.client].ID),
 			cmp.Compare(m.nodes[a.server].ID, m.nodes[b.server].ID),
 			cmp.Compare(a.transport.String(), b.transport.String()))
 	}
 	// Of many edges few are put in order: what has less than the last of so many others is left out at once.
-	best, last := make([]int32, 0, 2*most), int32(-1)
-	for _, i := range all {
-		if last >= 0 && order(last, i) < 0 {
+	best, full := make([]candidate, 0, 2*most), false
+	for i := range m.relations {
+		one := candidate{m.relations[i].best(), int32(i)}
+		if full && order(best[most-1], one) < 0 {
 			continue
 		}
-		if best = append(best, i); len(best) == 2*most {
+		if best = append(best, one); len(best) == 2*most {
 			slices.SortFunc(best, order)
-			best, last = best[:most], best[most-1]
+			best, full = best[:most], true
 		}
 	}
 	slices.SortFunc(best, order)
-	return best[:min(most, len(best))]
+	for i := range all[:most] {
+		all[i] = best[i].relation
+	}
+	return all[:most]
 }
 
 // shownNodes are all nodes, but for outside ones without an edge that is shown.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 )
 
@@ -47,39 +48,155 @@ type appended interface {
 	appendJSON(b []byte) ([]byte, error)
 }
 
-func appendNode(b []byte, n *Node) ([]byte, error) {
-	rest := *n
-	rest.Usage, rest.Served, rest.Called = nil, nil, nil
-	b, err := appendRest(b, &rest)
-	if n.Usage != nil {
-		b, err = appendMember(b, "usage", n.Usage, err)
-	}
-	if n.Served != nil {
-		b, err = appendMember(b, "served", n.Served, err)
-	}
-	if n.Called != nil {
-		b, err = appendMember(b, "called", n.Called, err)
-	}
-	return append(b, '}'), err
+// object is an object of JSON that is being appended. What is empty is left out, as encoding/json does with omitempty.
+type object struct {
+	b   []byte
+	err error
 }
 
+// key appends the key of a member.
+func (o *object) key(key string) {
+	if o.b[len(o.b)-1] != '{' {
+		o.b = append(o.b, ',')
+	}
+	o.b = append(append(append(o.b, '"'), key...), '"', ':')
+}
+
+// must appends a text that may be empty.
+func (o *object) must(key, text string) {
+	o.key(key)
+	o.b = appendText(o.b, text)
+}
+
+func (o *object) text(key, text string) {
+	if text != "" {
+		o.must(key, text)
+	}
+}
+
+func (o *object) texts(key string, all []string) {
+	o.key(key)
+	if all == nil {
+		o.b = append(o.b, "null"...)
+		return
+	}
+	o.b = append(o.b, '[')
+	for i, text := range all {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = appendText(o.b, text)
+	}
+	o.b = append(o.b, ']')
+}
+
+func (o *object) count(key string, n int) {
+	if n != 0 {
+		o.key(key)
+		o.b = strconv.AppendInt(o.b, int64(n), 10)
+	}
+}
+
+func (o *object) is(key string, v bool) {
+	o.key(key)
+	o.b = strconv.AppendBool(o.b, v)
+}
+
+func (o *object) number(key string, v *float64) {
+	if v != nil && o.err == nil {
+		o.key(key)
+		o.b, o.err = appendValue(o.b, key, "", *v)
+	}
+}
+
+func (o *object) member(key string, of appended) {
+	if o.err == nil {
+		o.key(key)
+		o.b, o.err = of.appendJSON(o.b)
+	}
+}
+
+// other appends what few have, by encoding/json.
+func (o *object) other(key string, of any) {
+	text, err := json.Marshal(of)
+	if o.err = errors.Join(o.err, err); err == nil {
+		o.key(key)
+		o.b = append(o.b, text...)
+	}
+}
+
+func (o *object) end() ([]byte, error) { return append(o.b, '}'), o.err }
+
+// appendNode appends all fields of a node.
+func appendNode(b []byte, n *Node) ([]byte, error) {
+	o := object{b: append(b, '{')}
+	o.must("id", n.ID)
+	o.must("name", n.Name)
+	o.must("kind", string(n.Kind))
+	o.text("host", n.Host)
+	o.text("series_id", n.SeriesID)
+	o.text("image", n.Image)
+	o.text("runtime", n.Runtime)
+	o.text("pod", n.PodName)
+	o.text("namespace", n.PodNamespace)
+	o.text("workload", n.Workload)
+	o.text("workload_kind", n.WorkloadKind)
+	if len(n.Members) > 0 {
+		o.texts("members", n.Members)
+	}
+	o.text("process", n.Process)
+	if len(n.Addresses) > 0 {
+		o.texts("addresses", n.Addresses)
+	}
+	o.count("address_count", n.AddressCount)
+	o.number("started", n.StartedSeconds)
+	if n.Gone {
+		o.is("gone", true)
+	}
+	if n.Usage != nil {
+		o.member("usage", n.Usage)
+	}
+	if n.Served != nil {
+		o.member("served", n.Served)
+	}
+	if n.Called != nil {
+		o.member("called", n.Called)
+	}
+	return o.end()
+}
+
+// appendEdge appends all fields of an edge.
 func appendEdge(b []byte, e *Edge) ([]byte, error) {
-	rest := *e
-	rest.ClientSide, rest.ServerSide, rest.Endpoints, rest.OtherEndpoints = nil, nil, nil, nil
-	b, err := appendRest(b, &rest)
+	o := object{b: append(b, '{')}
+	o.must("id", e.ID)
+	o.must("client", e.Client)
+	o.must("server", e.Server)
+	o.texts("services", e.Services)
+	o.must("transport", e.Transport)
 	if e.ClientSide != nil {
-		b, err = appendMember(b, "client_side", e.ClientSide, err)
+		o.member("client_side", e.ClientSide)
 	}
 	if e.ServerSide != nil {
-		b, err = appendMember(b, "server_side", e.ServerSide, err)
+		o.member("server_side", e.ServerSide)
+	}
+	o.is("paired", e.Paired)
+	o.must("confidence", e.Confidence)
+	o.text("via", e.Via)
+	o.number("network_seconds", e.NetworkSeconds)
+	if e.Split != nil {
+		o.other("split", e.Split)
+	}
+	if e.Network != nil {
+		o.other("network", e.Network)
 	}
 	if len(e.Endpoints) > 0 {
-		b, err = appendMember(b, "endpoints", endpointList(e.Endpoints), err)
+		o.member("endpoints", endpointList(e.Endpoints))
 	}
+	o.count("omitted_endpoints", e.OmittedEndpoints)
 	if e.OtherEndpoints != nil {
-		b, err = appendMember(b, "other_endpoints", e.OtherEndpoints, err)
+		o.member("other_endpoints", e.OtherEndpoints)
 	}
-	return append(b, '}'), err
+	return o.end()
 }
 
 type endpointList []*Endpoint
@@ -128,23 +245,6 @@ func (e *Endpoint) appendJSON(b []byte) (_ []byte, err error) {
 		}
 	}
 	return append(b, '}'), err
-}
-
-// appendRest appends an object without its end. All objects here have a member.
-func appendRest(b []byte, rest any) ([]byte, error) {
-	text, err := json.Marshal(rest)
-	if err != nil {
-		return b, err
-	}
-	return append(b, text[:len(text)-1]...), nil
-}
-
-func appendMember(b []byte, key string, of appended, err error) ([]byte, error) {
-	if err != nil {
-		return b, err
-	}
-	b = append(append(append(b, ',', '"'), key...), '"', ':')
-	return of.appendJSON(b)
 }
 
 // appendText appends a text as encoding/json does.

@@ -80,3 +80,65 @@ func TestEndpointsAreJSON(t *testing.T) {
 		t.Error("what is no number is no error")
 	}
 }
+
+// fill sets all fields that encoding/json sees, and those of what they point to.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("ä <b>")
+	case reflect.Int:
+		v.SetInt(7)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(0.3)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0))
+		fill(v.Index(1))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, one := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(one)
+		v.SetMapIndex(key, one)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				fill(v.Field(i))
+			}
+		}
+	default:
+		panic("no value for " + v.Type().String())
+	}
+}
+
+// TestAllFieldsAreJSON: a node and an edge with all fields, and with none, have the JSON of encoding/json.
+func TestAllFieldsAreJSON(t *testing.T) {
+	var node, emptyNode Node
+	var edge, emptyEdge Edge
+	fill(reflect.ValueOf(&node).Elem())
+	fill(reflect.ValueOf(&edge).Elem())
+	g := &Graph{Nodes: []*Node{&node, &emptyNode}, Edges: []*Edge{&edge, &emptyEdge}}
+	for _, of := range []struct {
+		all  any
+		make func() ([][]byte, error)
+	}{{g.Nodes, g.NodesJSON}, {g.Edges, g.EdgesJSON}} {
+		want, err := json.Marshal(of.all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := of.make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.Concat(parts...)
+		var a, b any
+		if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal(want, &b)); err != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("%v: got\n%s\nwant\n%s", err, got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync"
 
 	"outsight/internal/model"
 )
@@ -27,8 +28,41 @@ func appendValue(b []byte, key, unit string, v float64) ([]byte, error) {
 		return append(b, `"+Inf"`...), nil
 	case math.IsInf(v, 0) || math.IsNaN(v):
 		return b, fmt.Errorf("writing %s: JSON has no %v", key, v)
+	case unit == "s":
+		if text, ok := middles().text(v); ok {
+			return append(b, text...), nil
+		}
 	}
 	return appendFloat(b, v), nil
+}
+
+// middleTexts are the middles of buckets as JSON: most durations are quantiles, and to write their digits takes longer
+// than to find them.
+type middleTexts struct {
+	numbers *numbers // of their bits
+	texts   []string
+}
+
+var middles = sync.OnceValue(func() *middleTexts {
+	m := &middleTexts{numbers: newNumbers(model.MaxBucket - model.MinBucket + 1)}
+	for i := int32(model.MinBucket); i <= model.MaxBucket; i++ {
+		v := model.BucketMiddle(i)
+		m.numbers.of(math.Float64bits(v))
+		m.texts = append(m.texts, string(appendFloat(nil, v)))
+	}
+	return m
+})
+
+func (m *middleTexts) text(v float64) (text string, ok bool) {
+	bits := math.Float64bits(v)
+	if bits == 0 { // which is none, and no key
+		return "", false
+	}
+	i, ok := m.numbers.find(bits)
+	if !ok {
+		return "", false
+	}
+	return m.texts[i], true
 }
 
 func appendFloat(b []byte, v float64) []byte {

@@ -25,25 +25,27 @@ func (h *FloatHistogram) Quantile(q float64) float64 {
 // Quantiles puts the Quantile of each of the shares, which are in ascending order, into values.
 func (h *FloatHistogram) Quantiles(values []float64, shares ...float64) {
 	bucket, seen := -1, 0.0 // what was seen up to this bucket
+	var buckets []float64
 	if h != nil {
-		seen = h.ZeroCount
+		seen, buckets = h.ZeroCount, h.Buckets
 	}
 	for i, q := range shares {
-		switch {
-		case h == nil || h.Count <= 0 || q < 0 || q > 1:
+		if h == nil || h.Count <= 0 || q < 0 || q > 1 {
 			values[i] = math.NaN()
 			continue
-		case q*h.Count <= h.ZeroCount && h.ZeroCount > 0:
+		}
+		rank := q * h.Count
+		if rank <= h.ZeroCount && h.ZeroCount > 0 {
 			values[i] = 0
 			continue
 		}
-		for bucket < 0 || bucket < len(h.Buckets) && (h.Buckets[bucket] <= 0 || q*h.Count > seen*(1+1e-12)) {
-			if bucket++; bucket < len(h.Buckets) {
-				seen += h.Buckets[bucket]
+		for bucket < 0 || bucket < len(buckets) && (buckets[bucket] <= 0 || rank > seen*(1+1e-12)) {
+			if bucket++; bucket < len(buckets) {
+				seen += buckets[bucket]
 			}
 		}
 		values[i] = math.Inf(1)
-		if at := int64(h.Offset) + int64(bucket); bucket < len(h.Buckets) && at <= MaxBucket {
+		if at := int64(h.Offset) + int64(bucket); bucket < len(buckets) && at <= MaxBucket {
 			values[i] = BucketMiddle(int32(at))
 		}
 	}
