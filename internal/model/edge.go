@@ -568,7 +568,7 @@ var EdgeRows = []Row[Edge]{
 		Help: "Time of packets from the other end’s network stack to this end’s, of a sample of those that were sent on the " +
 			"same host",
 		Columns: []Column[Edge]{{Name: "network_delay",
-			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.Packets.Delay }), Shown: []Number{
+			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.Packets.Delay }), Shown: append([]Number{
 				{Key: "network_delay_p50", Title: "One-way delay p50", Unit: "s", Group: GroupPath, Order: 7,
 					Formula: QuantileOf, Quantile: 0.5,
 					Meaning: "Time of a packet on its way to this end"},
@@ -609,7 +609,8 @@ var EdgeRows = []Row[Edge]{
 				{Key: "network_there_seconds", Title: "Network there", Unit: "s", Group: GroupSplit, Order: 2, Ends: true,
 					Side: RoleServer, Formula: MeanOf, Meaning: "A packet on its way to the server, on average"},
 				{Key: "network_back_seconds", Title: "Network back", Unit: "s", Group: GroupSplit, Order: 4, Ends: true,
-					Side: RoleClient, Formula: MeanOf, Meaning: "A packet on its way to the client, on average"}}}}},
+					Side: RoleClient, Formula: MeanOf, Meaning: "A packet on its way to the client, on average"}},
+				stackNumbers()...)}}},
 	{Name: "outsight_edge_network_delay_variation_seconds_total", OTel: "outsight.edge.network.delay_variation",
 		Unit: "s", Kind: Counter,
 		Help: "Sum of the differences between the delay of one packet and the next (RFC 3550), one for each entry of the delay",
@@ -667,6 +668,33 @@ func firstByteMean(side Role) string {
 
 func delayMean(side Role) string {
 	return "histogram_avg(sum(rate(outsight_edge_network_delay_seconds{$match" + ofSide(side) + "}[$window])))"
+}
+
+// stackNumbers are the parts of the way between two hosts, as packets that were seen at both hosts' uplinks tell them.
+func stackNumbers() (all []Number) {
+	for _, way := range []struct{ name, to string }{{"there", "server"}, {"back", "client"}} {
+		add := func(key, title, unit, meaning string) {
+			all = append(all, Number{Key: key, Title: title, Unit: unit, Group: GroupStacks, Order: len(all) + 1, Ends: true,
+				Formula: Derived, Meaning: meaning})
+		}
+		for _, part := range []struct{ key, title, meaning string }{
+			{"sender_stack_", "Sender’s stack ", "From the sender’s socket to the interface by which a packet to the %s leaves its host: " +
+				"its network namespace, bridges, rules; one clock, exact"},
+			{"wire_", "Wire ", "From the sender’s interface, with its queue, to the receiver’s, on the way to the %s; as well known " +
+				"as the delay there is"},
+			{"wire_above_minimum_", "Wire above the least ", "By how much packets to the %s were on the wire for longer than the " +
+				"fastest of the last 10 s; needs no clock"},
+			{"receiver_stack_", "Receiver’s stack ", "From the interface by which a packet to the %s came to its host to the " +
+				"receiver’s socket; one clock, exact"},
+		} {
+			for _, quantile := range []string{"p50", "p99"} {
+				add(part.key+way.name+"_"+quantile, part.title+way.name+" "+quantile, "s", fmt.Sprintf(part.meaning, way.to))
+			}
+		}
+		add("at_cards_"+way.name, "Packets seen at both interfaces "+way.name, "",
+			"Packets to the "+way.to+" of the last 10 s that both hosts sampled, and saw leave and come in: those of the parts")
+	}
+	return all
 }
 
 func delayVariation(side string) string {

@@ -124,6 +124,7 @@ export const SIDE_GROUPS: [string, string[]][] = [
 /** The numbers of both ends of an edge together by the headings of the page, in the order in which people ask for them. */
 export const ENDS_GROUPS: [string, string[]][] = [
   ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio', 'delay_there_error', 'delay_back_error', 'above_minimum_there_p50', 'above_minimum_there_p99', 'above_minimum_back_p50', 'above_minimum_back_p99', 'matched_there', 'matched_back']],
+  ['The hosts’ stacks and the wire', ['sender_stack_there_p50', 'sender_stack_there_p99', 'wire_there_p50', 'wire_there_p99', 'wire_above_minimum_there_p50', 'wire_above_minimum_there_p99', 'receiver_stack_there_p50', 'receiver_stack_there_p99', 'at_cards_there', 'sender_stack_back_p50', 'sender_stack_back_p99', 'wire_back_p50', 'wire_back_p99', 'wire_above_minimum_back_p50', 'wire_above_minimum_back_p99', 'receiver_stack_back_p50', 'receiver_stack_back_p99', 'at_cards_back']],
   ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds']],
 ]
 
@@ -233,6 +234,24 @@ export const ENDS_MEANING: Record<string, string> = {
   above_minimum_back_p99: 'Between hosts: delay to the client above the least of the last 10 s; needs no clock',
   matched_there: 'Packets to the server that both hosts sampled in the last 10 s',
   matched_back: 'Packets to the client that both hosts sampled in the last 10 s',
+  sender_stack_there_p50: 'From the sender’s socket to the interface by which a packet to the server leaves its host: its network namespace, bridges, rules; one clock, exact',
+  sender_stack_there_p99: 'From the sender’s socket to the interface by which a packet to the server leaves its host: its network namespace, bridges, rules; one clock, exact',
+  wire_there_p50: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the server; as well known as the delay there is',
+  wire_there_p99: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the server; as well known as the delay there is',
+  wire_above_minimum_there_p50: 'By how much packets to the server were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  wire_above_minimum_there_p99: 'By how much packets to the server were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  receiver_stack_there_p50: 'From the interface by which a packet to the server came to its host to the receiver’s socket; one clock, exact',
+  receiver_stack_there_p99: 'From the interface by which a packet to the server came to its host to the receiver’s socket; one clock, exact',
+  at_cards_there: 'Packets to the server of the last 10 s that both hosts sampled, and saw leave and come in: those of the parts',
+  sender_stack_back_p50: 'From the sender’s socket to the interface by which a packet to the client leaves its host: its network namespace, bridges, rules; one clock, exact',
+  sender_stack_back_p99: 'From the sender’s socket to the interface by which a packet to the client leaves its host: its network namespace, bridges, rules; one clock, exact',
+  wire_back_p50: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the client; as well known as the delay there is',
+  wire_back_p99: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the client; as well known as the delay there is',
+  wire_above_minimum_back_p50: 'By how much packets to the client were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  wire_above_minimum_back_p99: 'By how much packets to the client were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  receiver_stack_back_p50: 'From the interface by which a packet to the client came to its host to the receiver’s socket; one clock, exact',
+  receiver_stack_back_p99: 'From the interface by which a packet to the client came to its host to the receiver’s socket; one clock, exact',
+  at_cards_back: 'Packets to the client of the last 10 s that both hosts sampled, and saw leave and come in: those of the parts',
   client_seconds: 'Until the request is sent, and from the arrival of the reply until it is read; on average',
   network_there_seconds: 'A packet on its way to the server, on average',
   server_seconds: 'From the arrival of the request in the server’s socket to the first byte of the reply, on average',

@@ -46,7 +46,9 @@ type directionSamples struct {
 
 type sampledPacket struct {
 	packet, ns uint64
-	level      uint8
+	// card is when it left by an uplink or came by one; 0: that was not seen.
+	card  uint64
+	level uint8
 }
 
 func (p *Net) openPacketSamples(objects *edgeObjects, edges int) (*sampleReader, error) {
@@ -102,7 +104,7 @@ func (r *sampleReader) takeOne(number uint64) {
 		r.missed.Add(1)
 		return
 	}
-	one := sampledPacket{host.Load(&e.Packet), host.Load(&e.Ns), uint8(min(e.Level, maxLevel))}
+	one := sampledPacket{host.Load(&e.Packet), host.Load(&e.Ns), host.Load(&e.CardNs), uint8(min(e.Level, maxLevel))}
 	index, direction := int(e.Edge), int(e.Direction)
 	if host.Load(&e.Number) != number {
 		r.missed.Add(1)
@@ -158,11 +160,24 @@ func nextLevel(level uint8, fresh []sampledPacket, elapsed time.Duration) uint8 
 func (r *sampleReader) of(index int, ahead time.Duration) (all []model.PacketSample) {
 	for direction := range r.edges[index] {
 		for _, s := range r.edges[index][direction].recent {
+			sent := direction == int(edgesPacketDirectionPACKET_SENT)
 			all = append(all, model.PacketSample{Packet: s.packet >> (64 - model.PacketSampleBits), Level: s.level,
-				Sent: direction == int(edgesPacketDirectionPACKET_SENT), Time: time.Unix(0, int64(s.ns)+int64(ahead))})
+				Sent: sent, Time: time.Unix(0, int64(s.ns)+int64(ahead)), Stack: s.stack(sent)})
 		}
 	}
 	return all
+}
+
+// stack is for how long it was between its socket and an uplink, 1 ns at least; 0 where it was seen at none.
+func (s *sampledPacket) stack(sent bool) time.Duration {
+	from, to := s.card, s.ns
+	if sent {
+		from, to = s.ns, s.card
+	}
+	if s.card == 0 || to < from {
+		return 0
+	}
+	return time.Duration(max(to-from, 1))
 }
 
 // free forgets an edge.

@@ -106,7 +106,7 @@ func (p *Net) loadPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *ed
 	p.Loading = "packets"
 	defer func() { p.Loading = before }()
 	for i, h := range packetHooks {
-		program, err := p.LoadCounted(k, spec, objects.collection, h, func() uint64 { return s.runs(i) })
+		program, err := p.LoadCounted(k, spec, objects.collection, h, func() uint64 { return s.runs(edgesPacketHookNumber(i)) })
 		if err != nil {
 			return nil, &host.HookError{Name: h.Name, Cause: err}
 		}
@@ -223,9 +223,15 @@ func nextSlice(runs uint64, took time.Duration) time.Duration {
 // perCPU is how often each hook ran on each CPU.
 func (s *packetSlices) perCPU() (runs [len(packetHooks)][]edgesPacketHook) {
 	for i := range runs {
-		_ = s.hooks.Lookup(uint32(i), &runs[i]) // an entry that is always there
+		runs[i] = s.hook(edgesPacketHookNumber(i))
 	}
 	return runs
+}
+
+// hook is how often one ran on each CPU.
+func (s *packetSlices) hook(which edgesPacketHookNumber) (perCPU []edgesPacketHook) {
+	_ = s.hooks.Lookup(uint32(which), &perCPU) // an entry that is always there
+	return perCPU
 }
 
 // mostRuns is how often a hook ran on a CPU between two calls of perCPU, at most.
@@ -239,16 +245,32 @@ func mostRuns(before, after [len(packetHooks)][]edgesPacketHook) (most uint64) {
 }
 
 // runs is how often a hook ran.
-func (s *packetSlices) runs(hook int) (sum uint64) {
-	for _, cpu := range s.perCPU()[hook] {
+func (s *packetSlices) runs(which edgesPacketHookNumber) (sum uint64) {
+	for _, cpu := range s.hook(which) {
 		sum += cpu.Runs
 	}
 	return sum
 }
 
-// part is how packets are shed. Their numbers go on: they are the kernel's.
-func (s *packetSlices) part() host.Part {
-	set := func(which *bool, to bool) func() error { return func() error { return s.set(which, to) } }
+// givenUp tells whether no packet is to be observed for now.
+func (s *packetSlices) givenUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shed || s.paused
+}
+
+// packetsPart is how packets are shed. Their numbers go on: they are the kernel's.
+func (p *Net) packetsPart() host.Part {
+	set := func(which *bool, to bool) func() error {
+		return func() error {
+			err := p.slices.set(which, to)
+			if p.uplinks != nil {
+				err = errors.Join(err, p.uplinks.setSuspended(p.slices.givenUp()))
+			}
+			return err
+		}
+	}
+	s := p.slices
 	return host.Part{Rank: 3, Part: model.Part{Name: "packets",
 		Purpose: "delay and order of packets on the way"}, Always: true,
 		Detaching: set(&s.shed, true), Attached: set(&s.shed, false),
