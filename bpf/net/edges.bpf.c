@@ -40,7 +40,6 @@ const struct reader_enums {
 	enum quota quota;
 	enum lru_table lru_table;
 	enum packet_direction packet_direction;
-	enum packet_hook_number packet_hook_number;
 	enum packet_drop_limit packet_drop_limit;
 	enum edge_drop edge_drop;
 	enum endpoint_drop endpoint_drop;

@@ -75,7 +75,7 @@ enum packet_direction {
 	PACKET_DIRECTIONS = 2,
 };
 
-/* By these, the counts of hooks. Those of uplinks run in both halves of a slice, and between slices. */
+/* By these, the counts of hooks. Those of uplinks are attached between slices, too, and do nothing. */
 enum packet_hook_number {
 	HOOK_SOCKET_SENT = PACKET_SENT,
 	HOOK_SOCKET_RECEIVED = PACKET_RECEIVED,

@@ -476,12 +476,13 @@ static __noinline int udp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	return time_udp(skb, &packet, p, index);
 }
 
-/* Counts the run of a hook, and says whether this packet is one more that may be observed. */
+/* Counts the run of a hook in a slice; says whether this packet is one more that may be observed. */
 static __always_inline bool may_observe(u32 which)
 {
+	if (!packet_slice)
+		return false;
 	u32 period = packet_period;
 	struct packet_hook *hook = bpf_map_lookup_elem(&packet_hooks, &which);
-
 	if (!hook)
 		return false;
 	hook->runs++;
@@ -489,7 +490,7 @@ static __always_inline bool may_observe(u32 which)
 		hook->period = period;
 		hook->observed = 0;
 	}
-	if (!packet_slice || hook->observed >= packet_limit)
+	if (hook->observed >= packet_limit)
 		return false;
 	hook->observed++;
 	return true;

@@ -551,7 +551,7 @@ const steps = {
         near(await part(`receiver_stack_${way}_p50`).innerText(), 0.0002)
         const bar = page.locator(`[data-stacks] [data-way="${way}"]`)
         assert.equal(await bar.locator('rect').count(), 3)
-        assert.deepEqual((await bar.locator('.part-value').allInnerTexts()).map((text) => text.replace(/.* · /, '')), ['10 %', '70 %', '20 %'])
+        assert.deepEqual((await bar.locator('.part-value').allInnerTexts()).map((text) => text.replace(/.* · /, '')), ['10.0 %', '70.0 %', '20.0 %'])
       }
       const delayed = ends('delay_there_p99')
       await delayed.evaluate((e) => new Promise((done) => (e.scrollIntoView({ block: 'center' }), requestAnimationFrame(() => requestAnimationFrame(done)))))

@@ -654,16 +654,6 @@ type edgesPacketHook struct {
 	Observed uint32
 }
 
-type edgesPacketHookNumber uint32
-
-const (
-	edgesPacketHookNumberHOOK_SOCKET_SENT     edgesPacketHookNumber = 0
-	edgesPacketHookNumberHOOK_SOCKET_RECEIVED edgesPacketHookNumber = 1
-	edgesPacketHookNumberHOOK_CARD_SENT       edgesPacketHookNumber = 2
-	edgesPacketHookNumberHOOK_CARD_RECEIVED   edgesPacketHookNumber = 3
-	edgesPacketHookNumberPACKET_HOOKS         edgesPacketHookNumber = 4
-)
-
 type edgesPacketSample struct {
 	_         structs.HostLayout
 	Number    uint64

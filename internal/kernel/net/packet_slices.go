@@ -106,7 +106,7 @@ func (p *Net) loadPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *ed
 	p.Loading = "packets"
 	defer func() { p.Loading = before }()
 	for i, h := range packetHooks {
-		program, err := p.LoadCounted(k, spec, objects.collection, h, func() uint64 { return s.runs(edgesPacketHookNumber(i)) })
+		program, err := p.LoadCounted(k, spec, objects.collection, h, func() uint64 { return s.runs(i) })
 		if err != nil {
 			return nil, &host.HookError{Name: h.Name, Cause: err}
 		}
@@ -223,15 +223,9 @@ func nextSlice(runs uint64, took time.Duration) time.Duration {
 // perCPU is how often each hook ran on each CPU.
 func (s *packetSlices) perCPU() (runs [len(packetHooks)][]edgesPacketHook) {
 	for i := range runs {
-		runs[i] = s.hook(edgesPacketHookNumber(i))
+		_ = s.hooks.Lookup(uint32(i), &runs[i]) // an entry that is always there
 	}
 	return runs
-}
-
-// hook is how often one ran on each CPU.
-func (s *packetSlices) hook(which edgesPacketHookNumber) (perCPU []edgesPacketHook) {
-	_ = s.hooks.Lookup(uint32(which), &perCPU) // an entry that is always there
-	return perCPU
 }
 
 // mostRuns is how often a hook ran on a CPU between two calls of perCPU, at most.
@@ -245,8 +239,8 @@ func mostRuns(before, after [len(packetHooks)][]edgesPacketHook) (most uint64) {
 }
 
 // runs is how often a hook ran.
-func (s *packetSlices) runs(which edgesPacketHookNumber) (sum uint64) {
-	for _, cpu := range s.hook(which) {
+func (s *packetSlices) runs(hook int) (sum uint64) {
+	for _, cpu := range s.perCPU()[hook] {
 		sum += cpu.Runs
 	}
 	return sum

@@ -107,10 +107,8 @@ func (p *Net) loadUplinks(k *host.Kernel, spec *ebpf.CollectionSpec, objects *ed
 	p.Loading = "packets"
 	defer func() { p.Loading = before }()
 	for i, h := range uplinkHooks {
-		hook := edgesPacketHookNumberHOOK_CARD_SENT + edgesPacketHookNumber(i)
 		var err error
-		u.programs[i], err = p.LoadCounted(k, spec, objects.collection, h, func() uint64 { return p.slices.runs(hook) })
-		if err != nil {
+		if u.programs[i], err = p.Load(k, spec, objects.collection, h); err != nil {
 			return nil, &host.HookError{Name: h.Name, Cause: err}
 		}
 	}

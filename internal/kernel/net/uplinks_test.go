@@ -1,14 +1,18 @@
 package net
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 	"outsight/internal/netns"
@@ -248,5 +252,93 @@ func TestFindUplinks(t *testing.T) {
 	})
 	if names := found(); !slices.Equal(names, []string{"uplink"}) {
 		t.Errorf("with two ways the uplinks are %v, want the veth among them", names)
+	}
+}
+
+// BenchmarkUplinks tells what a datagram takes at an uplink, each way: where it is observed, where as many as may be have
+// been, and between slices of time.
+func BenchmarkUplinks(b *testing.B) {
+	p := New(Options{Packets: PacketsAll})
+	if err := p.Open(kerneltest.Kernel(b)); err != nil || p.uplinks == nil {
+		b.Fatal(err, p.Features())
+	}
+	defer p.Close()
+	left, right := fmt.Sprintf("osup%da", os.Getpid()), fmt.Sprintf("osup%db", os.Getpid())
+	ip := func(words ...string) {
+		if out, err := exec.Command("ip", words...).CombinedOutput(); err != nil {
+			b.Fatalf("ip %v: %v: %s", words, err, out)
+		}
+	}
+	ip("netns", "add", right)
+	defer exec.Command("ip", "netns", "del", right).Run()
+	ip("link", "add", left, "type", "veth", "peer", "name", right, "netns", right)
+	ip("address", "add", "10.222.0.1/24", "dev", left)
+	ip("link", "set", left, "up")
+	ip("-n", right, "address", "add", "10.222.0.2/24", "dev", right)
+	ip("-n", right, "link", "set", right, "up")
+	ip("-n", right, "link", "set", "lo", "up")
+	links, err := netns.Links()
+	if err != nil {
+		b.Fatal(err)
+	}
+	at, err := p.uplinks.attach(links[slices.IndexFunc(links, func(l netns.Link) bool { return l.Name == left })])
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer at.close()
+	file, err := os.Open("/run/netns/" + right)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	var server *net.UDPConn
+	if err := netns.Inside(file, func() error {
+		server, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(10, 222, 0, 2)})
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	client, err := net.DialUDP("udp4", nil, server.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	statistics, err := host.EnableStatistics()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer statistics.Close()
+	for _, c := range []struct {
+		name         string
+		slice, limit uint32
+	}{{"observed", 1, ^uint32(0)}, {"over the limit", 1, 0}, {"between slices", 0, ^uint32(0)}} {
+		b.Run(c.name, func(b *testing.B) {
+			if err := errors.Join(p.slices.slice.Set(c.slice), p.slices.limit.Set(c.limit)); err != nil {
+				b.Fatal(err)
+			}
+			before, data := host.ProgramCosts(p), make([]byte, 100)
+			for i := 0; b.Loop(); i++ {
+				data[i%len(data)]++
+				if _, err := client.Write(data); err != nil {
+					b.Fatal(err)
+				}
+				_, from, err := server.ReadFromUDP(data)
+				if err == nil {
+					_, err = server.WriteToUDP(data, from)
+				}
+				if err == nil {
+					_, err = client.Read(data)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i, cost := range host.ProgramCosts(p) {
+				if runs := cost.Runs - before[i].Runs; runs > 0 && strings.HasSuffix(cost.Name, "(uplinks)") {
+					b.ReportMetric(float64(cost.RunTimeNS-before[i].RunTimeNS)/float64(runs), strings.Fields(cost.Name)[0]+"-ns")
+				}
+			}
+		})
 	}
 }
