@@ -255,6 +255,48 @@ func TestFindUplinks(t *testing.T) {
 	}
 }
 
+// Uplinks that come are attached to, those that go are forgotten, and none is while packets are shed. Where there is none,
+// Health says so.
+func TestUplinksAreFollowed(t *testing.T) {
+	p := openShared(t)
+	w := newWire(t)
+	t.Cleanup(func() {
+		p.uplinks.detach()
+		p.uplinks.reason = ""
+	})
+	expect := func(when string, attached int, state model.FeatureState) {
+		t.Helper()
+		w.within("client", func() {
+			if err := p.uplinks.reconcile(); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+		})
+		if n := len(p.uplinks.links); n != attached {
+			t.Errorf("%s, %d uplinks are attached to, want %d", when, n, attached)
+		}
+		for _, f := range p.Features() {
+			if strings.HasSuffix(f.Name, "(uplinks)") && f.State != state {
+				t.Errorf("%s, %+v", when, f)
+			}
+		}
+	}
+	expect("without any", 0, model.FeatureAbsent)
+	w.within("client", func() {
+		command(t, "ip", "link", "add", "uplink", "type", "veth", "peer", "name", "peer", "netns", w.prefix+"server")
+		command(t, "ip", "address", "add", "10.220.0.1/24", "dev", "uplink")
+		command(t, "ip", "link", "set", "uplink", "up")
+		command(t, "ip", "route", "add", "default", "via", "10.220.0.2")
+	})
+	expect("with one", 1, model.FeatureWorks)
+	expect("with the same", 1, model.FeatureWorks)
+	kerneltest.Shed(t, p, "packets")
+	expect("while packets are shed", 0, model.FeatureWorks)
+	kerneltest.Restore(t, p, "packets")
+	expect("afterwards", 1, model.FeatureWorks)
+	w.within("client", func() { command(t, "ip", "link", "del", "uplink") })
+	expect("when it is gone", 0, model.FeatureAbsent)
+}
+
 // BenchmarkUplinks tells what a datagram takes at an uplink, each way: where it is observed, where as many as may be have
 // been, and between slices of time.
 func BenchmarkUplinks(b *testing.B) {
