@@ -86,6 +86,8 @@ type PacketCounters struct {
 	// Observed is of how many packets received the order and the delay were looked at: Reordered, Duplicated, Repeated,
 	// Delay and UnreadRequests are of these. The others are of all.
 	Observed uint64
+	// Sampled counts packets sent and received of which is known when, to be compared with what the other host has.
+	Sampled uint64
 	// Retransmitted counts TCP segments that this end sent again, those without data among them, and OutOfOrder those
 	// that it received when one before them was missing.
 	Retransmitted, OutOfOrder uint64
@@ -94,7 +96,7 @@ type PacketCounters struct {
 // Plain lists the counters that add up: all but the histogram.
 func (n *PacketCounters) Plain() [packetCounters]*uint64 {
 	return [...]*uint64{&n.SentPackets, &n.SentBytes, &n.ReceivedPackets, &n.ReceivedBytes, &n.Reordered, &n.Duplicated,
-		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests, &n.Observed, &n.Retransmitted, &n.OutOfOrder}
+		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests, &n.Observed, &n.Retransmitted, &n.OutOfOrder, &n.Sampled}
 }
 
 // Seen reports whether any packet was.
@@ -110,7 +112,7 @@ func (c *EdgeCounters) Transactions() uint64 {
 }
 
 // plainCounters and packetCounters are how many there are of each.
-const packetCounters, plainCounters = 13, 28 + packetCounters
+const packetCounters, plainCounters = 14, 28 + packetCounters
 
 // Plain lists the counters that add up: all but the histograms and RTTMinNS.
 func (c *EdgeCounters) Plain() (all [plainCounters]*uint64) {
@@ -549,6 +551,15 @@ var EdgeRows = []Row[Edge]{
 				{Key: "network_observed", Title: "Packets observed", Group: GroupPath, Order: 18,
 					Meaning: "Packets that arrived at this end whose order and delay were looked at: what was found of " +
 						"them is an estimate for all"}}}}},
+	{Name: "outsight_edge_network_sampled_packets_total", OTel: "outsight.edge.network.sampled_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Packets sent and received at this end that were sampled, to be found again at the other host: up to 12 a second " +
+			"each way, chosen by the packet alone",
+		Columns: []Column[Edge]{{Name: "network_sampled",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Sampled }), Shown: []Number{
+				{Key: "network_sampled", Title: "Packets sampled", Group: GroupPath, Order: 21,
+					Meaning: "Packets sent and received at this end that were sampled, to be found again at the other host: " +
+						"delays between hosts are of these"}}}}},
 	{Name: "outsight_edge_network_retransmitted_packets_total", OTel: "outsight.edge.network.retransmitted_packets",
 		Unit: "{packet}", Kind: Counter,
 		Help: "TCP segments that this end sent again, as the kernel counts them: those without data among them",

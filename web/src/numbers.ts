@@ -66,6 +66,8 @@ export interface Side {
   network_retransmitted?: number
   /** TCP segments that arrived at this end when one before them was missing: lost, or on its way */
   network_out_of_order?: number
+  /** Packets sent and received at this end that were sampled, to be found again at the other host: delays between hosts are of these */
+  network_sampled?: number
   /** Time in which the sender’s own buffer was too small for the path, of connections that ended */
   send_buffer_limited_seconds?: Seconds
   connections_open: number
@@ -114,7 +116,7 @@ export const USAGE_GROUPS: [string, string[]][] = [
 export const SIDE_GROUPS: [string, string[]][] = [
   ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'network_observed', 'network_retransmitted', 'network_out_of_order', 'send_buffer_limited_seconds']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'network_observed', 'network_retransmitted', 'network_out_of_order', 'network_sampled', 'send_buffer_limited_seconds']],
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
   ['What went wrong', ['failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued']],
   ['Not timed as requests', ['transfers', 'held', 'pushes', 'one_way']],
@@ -199,6 +201,7 @@ export const SIDE_MEANING: Record<string, string> = {
   network_observed: 'Packets that arrived at this end whose order and delay were looked at: what was found of them is an estimate for all',
   network_retransmitted: 'TCP segments that this end sent again',
   network_out_of_order: 'TCP segments that arrived at this end when one before them was missing: lost, or on its way',
+  network_sampled: 'Packets sent and received at this end that were sampled, to be found again at the other host: delays between hosts are of these',
   send_buffer_limited_seconds: 'Time in which the sender’s own buffer was too small for the path, of connections that ended',
   failures: 'Attempts to connect that failed',
   resets: 'Connections that ended with a reset instead of a close',

@@ -42,6 +42,8 @@ type directionSamples struct {
 	// recent have their times by CLOCK_MONOTONIC; the last fresh of them are those of this reading.
 	recent []sampledPacket
 	fresh  int
+	// total is how many there were.
+	total uint64
 }
 
 type sampledPacket struct {
@@ -116,6 +118,7 @@ func (r *sampleReader) takeOne(number uint64) {
 	d := &r.edges[index][direction]
 	d.recent = append(d.recent, one)
 	d.fresh++
+	d.total++
 }
 
 // forget drops what is too old, and what there is no room for: the least round of them, as the other host does.
@@ -178,6 +181,14 @@ func (s *sampledPacket) stack(sent bool) time.Duration {
 		return 0
 	}
 	return time.Duration(max(to-from, 1))
+}
+
+// sampled is how many packets of an edge were.
+func (r *sampleReader) sampled(index int) (n uint64) {
+	for direction := range r.edges[index] {
+		n += r.edges[index][direction].total
+	}
+	return n
 }
 
 // free forgets an edge.
