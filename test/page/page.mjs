@@ -546,12 +546,13 @@ const steps = {
       const part = (key) => page.locator(`[data-stacks] [data-number="ends.${key}"]`)
       for (const way of ['there', 'back']) {
         near(await part(`sender_stack_${way}_p99`).innerText(), 0.0001)
-        near(await part(`wire_${way}_p50`).innerText(), 0.0007)
+        near(await part(`wire_${way}_p99`).innerText(), 0.0009)
         near(await part(`wire_above_minimum_${way}_p99`).innerText(), 0.0002)
         near(await part(`receiver_stack_${way}_p50`).innerText(), 0.0002)
         const bar = page.locator(`[data-stacks] [data-way="${way}"]`)
         assert.equal(await bar.locator('rect').count(), 3)
-        assert.deepEqual((await bar.locator('.part-value').allInnerTexts()).map((text) => text.replace(/.* · /, '')), ['10.0 %', '70.0 %', '20.0 %'])
+        const wire = await part(`wire_${way}_p50`).innerText()
+        assert.deepEqual((await bar.locator('.part-value').allInnerTexts()).map((text) => text.replace(/ · .*/, '')), ['100 µs', wire, '200 µs'])
       }
       const delayed = ends('delay_there_p99')
       await delayed.evaluate((e) => new Promise((done) => (e.scrollIntoView({ block: 'center' }), requestAnimationFrame(() => requestAnimationFrame(done)))))
