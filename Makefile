@@ -156,12 +156,12 @@ test-grafana: ## let Grafana's Prometheus data source and its dashboards ask a s
 	@cd test/grafana/datasource && go vet ./...
 	@go test -count=1 -v -timeout 10m ./test/grafana
 
-# Another implementation, in Rust: open and with HMAC, as sender and as reflector.
+# Other implementations, in Rust, as sender and as reflector: STAMP open and with HMAC, TWAMP-Light.
 .PHONY: test-stamp
-test-stamp: ## STAMP against the crate stamp-suite (Rust's cargo; three minutes of building the first time; not part of test)
+test-stamp: ## STAMP against the crate stamp-suite, TWAMP-Light against the crate twamp (Rust's cargo; four minutes of building the first time; not part of test)
 	@scripts/install stamp
-	@STAMP_SUITE=$(CURDIR)/bin/stamp-suite/bin/stamp-suite go test -count=1 -v -timeout 10m -tags interop -run StampSuite \
-	  ./internal/stamp
+	@STAMP_SUITE=$(CURDIR)/bin/stamp-suite/bin/stamp-suite TWAMP=$(CURDIR)/bin/stamp-suite/bin/twamp_example \
+	  go test -count=1 -v -timeout 10m -tags interop -run 'StampSuite|TWAMPLight' ./internal/stamp
 
 .PHONY: test-redis
 test-redis: ## build Debian's Redis with its statistics in a region, and compare with INFO (root, Docker; fetches 13 MB; a minute; not part of test)

@@ -9,17 +9,9 @@
 #define OUTSIGHT_PACKET_SAMPLES_H
 
 #include "include/kernel.h"
-#include "include/mix.h"
 #include "net/edges.h"
+#include "net/packet_cards.h"
 #include "net/packets.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, PACKET_SAMPLES);
-	__type(key, u32);
-	__type(value, struct packet_sample);
-} packet_samples SEC(".maps");
 
 /* How many there were; the last ones are in the table. */
 volatile u64 packets_sampled = 0;
@@ -44,10 +36,13 @@ static __noinline int sample_packet(u32 edge, u64 packet, u32 level, u32 directi
 	__sync_lock_test_and_set(&s->number, 0);
 	s->packet = packet;
 	s->ns = ns;
+	s->card_ns = direction == PACKET_RECEIVED ? came_to_card(packet) : 0;
 	s->edge = edge;
 	s->direction = direction;
 	s->level = level;
 	__sync_lock_test_and_set(&s->number, number);
+	if (direction == PACKET_SENT)
+		await_at_card(packet, number);
 	return 0;
 }
 

@@ -75,6 +75,15 @@ enum packet_direction {
 	PACKET_DIRECTIONS = 2,
 };
 
+/* By these, the counts of hooks. Those of uplinks are attached between slices, too, and do nothing. */
+enum packet_hook_number {
+	HOOK_SOCKET_SENT = PACKET_SENT,
+	HOOK_SOCKET_RECEIVED = PACKET_RECEIVED,
+	HOOK_CARD_SENT = 2,
+	HOOK_CARD_RECEIVED = 3,
+	PACKET_HOOKS = 4,
+};
+
 /* A packet that was sent from this host, and not received on it so far. */
 struct packet_stamp {
 	u64 packet; /* what identifies it among those of its connection or port; 0: none */
@@ -88,9 +97,16 @@ struct packet_sample {
 	u64 number; /* counted from one; written last, and 0 while the rest is written */
 	u64 packet; /* a hash of what identifies it, the same on both hosts */
 	u64 ns;	    /* CLOCK_MONOTONIC */
+	u64 card_ns; /* when it left by an uplink, or came in by one; 0: that was not seen */
 	u32 edge;   /* its index */
 	u16 direction; /* enum packet_direction */
 	u16 level;     /* how round it is: a packet that is sampled on one host is on the other one */
+};
+
+/* A packet between a socket of this host and one of its uplinks. */
+struct card_packet {
+	u64 packet; /* as in struct packet_sample; 0: none */
+	u64 value;  /* the number of its sample where it was sent; when it came where it was received */
 };
 
 /* A power of two: of more samples between two readings the newest are there. */

@@ -14,12 +14,15 @@
 #include "net/addresses.h"
 #include "net/connections.h"
 #include "net/datagram_flows.h"
+#include "net/packet_cards.h"
 #include "net/packet_counts.h"
 #include "net/packet_samples.h"
 #include "net/packet_stamps.h"
 #include "net/packets.h"
 
 #define LET_PASS 1
+#define TCX_NEXT -1
+#define ETHERNET_HEADER 14
 
 /* The present slice of time; set by the reader. 0: packets are not observed. */
 volatile u32 packet_slice = 0;
@@ -30,7 +33,7 @@ volatile u32 packet_limit = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, PACKET_DIRECTIONS);
+	__uint(max_entries, PACKET_HOOKS);
 	__type(key, u32);
 	__type(value, struct packet_hook);
 } packet_hooks SEC(".maps");
@@ -87,42 +90,56 @@ struct packet {
 	u32 timestamp; /* TCP: 0 where the connection has none */
 	u16 id;	      /* IPv4: identification; 0: none */
 	u16 greater_port;
-	u16 transport; /* where its header begins */
+	u16 network;   /* where the header of IP begins */
+	u16 transport; /* where the header of TCP or UDP begins */
 	u16 sent;
+	u32 end;
 	struct address from, to;
 };
 
 #define IP_FRAGMENT 0x3fff /* more fragments, or an offset */
 #define HOP_BY_HOP 0
 
-/* Reads the header of IP. Addresses are wanted of UDP alone. */
-static __noinline int read_ip(struct __sk_buff *skb, struct packet *packet, u32 protocol)
+/* Where a packet ends that has so many bytes from its IP header on: a frame may be padded. */
+static __always_inline u32 end_of(struct __sk_buff *skb, u32 network, u32 bytes)
+{
+	u32 end = skb->len;
+
+	return network + bytes < end && !skb->gso_size ? network + bytes : end;
+}
+
+/* Reads the header of IP, and tells the protocol in it. Addresses are wanted of UDP alone. */
+static __noinline int read_ip(struct __sk_buff *skb, struct packet *packet)
 {
 	u8 header[40];
 
-	if (!packet || bpf_skb_load_bytes(skb, 0, header, 20))
+	if (!packet)
+		return -1;
+	u32 network = packet->network;
+	if (bpf_skb_load_bytes(skb, network, header, 20))
 		return -1;
 	if (header[0] >> 4 == 4) {
-		packet->transport = (header[0] & 15) * 4;
+		packet->transport = network + (header[0] & 15) * 4;
 		packet->id = (u16)header[4] << 8 | header[5];
-		if (header[9] != protocol)
-			return -1;
+		packet->end = end_of(skb, network, (u32)header[2] << 8 | header[3]);
 		map_ipv4(&packet->from, *(u32 *)&header[12]);
 		map_ipv4(&packet->to, *(u32 *)&header[16]);
-		return 0;
+		return header[9];
 	}
-	if (header[0] >> 4 != 6 || bpf_skb_load_bytes(skb, 0, header, 40))
+	if (header[0] >> 4 != 6 || bpf_skb_load_bytes(skb, network, header, 40))
 		return -1;
-	packet->transport = 40;
+	packet->transport = network + 40;
 	packet->id = 0;
+	packet->end = end_of(skb, network, 40 + ((u32)header[4] << 8 | header[5]));
 	/* Packets of more than 64 KiB have one extension of eight bytes. */
-	if (header[6] == HOP_BY_HOP && !bpf_skb_load_bytes(skb, 40, &header[6], 2) && !header[7])
-		packet->transport = 48;
-	if (header[6] != protocol)
-		return -1;
+	if (header[6] == HOP_BY_HOP && !bpf_skb_load_bytes(skb, network + 40, &header[6], 2) &&
+	    !header[7]) {
+		packet->transport = network + 48;
+		packet->end = skb->len;
+	}
 	copy_ipv6(&packet->from, (struct in6_addr *)&header[8]);
 	copy_ipv6(&packet->to, (struct in6_addr *)&header[24]);
-	return 0;
+	return header[6];
 }
 
 static __always_inline u32 segments_of(struct __sk_buff *skb, u32 length)
@@ -270,11 +287,17 @@ static __always_inline u32 direction_of(const struct packet *packet)
 	return packet->sent ? PACKET_SENT : PACKET_RECEIVED;
 }
 
+/* What identifies a packet among those of its connection. */
+static __always_inline u64 tcp_identity(const struct packet *packet, u32 *zeros)
+{
+	return (u64)position_of(packet, zeros) << 32 | packet->timestamp;
+}
+
 static __always_inline void time_tcp(struct connection *c, struct edge *edge,
 				     struct edge_packets *p, const struct packet *packet)
 {
-	u32 zeros, position = position_of(packet, &zeros), direction = direction_of(packet);
-	u64 identity = (u64)position << 32 | packet->timestamp;
+	u32 zeros, direction = direction_of(packet);
+	u64 identity = tcp_identity(packet, &zeros);
 
 	if (edge && p && is_between_hosts(edge) && zeros >= p->sample_levels[direction])
 		sample_packet(c->edge, mixed(identity), zeros, direction);
@@ -291,13 +314,31 @@ static __always_inline void time_tcp(struct connection *c, struct edge *edge,
 
 #define TCP_TIMESTAMP bpf_htonl(0x0101080a) /* no operation twice, kind 8, length 10 */
 
+/* Reads the header of TCP. False: it has no data. */
+static __noinline int read_tcp(struct __sk_buff *skb, struct packet *packet)
+{
+	u32 header[8];
+
+	if (!packet || bpf_skb_load_bytes(skb, packet->transport, header, 20))
+		return false;
+	u32 size = (bpf_ntohl(header[3]) >> 28) * 4, before = packet->transport + size;
+	if (size < 20 || packet->end <= before)
+		return false;
+	packet->length = packet->end - before;
+	packet->segments = segments_of(skb, packet->length);
+	packet->first = bpf_ntohl(header[1]);
+	if (size >= 32 && !bpf_skb_load_bytes(skb, packet->transport + 20, &header[5], 12) &&
+	    header[5] == TCP_TIMESTAMP)
+		packet->timestamp = bpf_ntohl(header[6]);
+	return true;
+}
+
 static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, bool sent)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);
 	struct packet packet = {.sent = sent};
-	u32 header[8];
 
-	if (!c || c->flags & CONNECTION_LISTENER || read_ip(skb, &packet, IPPROTO_TCP))
+	if (!c || c->flags & CONNECTION_LISTENER || read_ip(skb, &packet) != IPPROTO_TCP)
 		return 0;
 	struct bpf_tcp_sock *tcp = NULL;
 	if (!sent) {
@@ -305,17 +346,8 @@ static __noinline int tcp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 		if (!tcp)
 			return 0;
 	}
-	if (bpf_skb_load_bytes(skb, packet.transport, header, 20))
+	if (!read_tcp(skb, &packet))
 		return 0;
-	u32 size = (bpf_ntohl(header[3]) >> 28) * 4, before = packet.transport + size;
-	if (size < 20 || skb->len <= before)
-		return 0;
-	packet.length = skb->len - before;
-	packet.segments = segments_of(skb, packet.length);
-	packet.first = bpf_ntohl(header[1]);
-	if (size >= 32 && !bpf_skb_load_bytes(skb, packet.transport + 20, &header[5], 12) &&
-	    header[5] == TCP_TIMESTAMP)
-		packet.timestamp = bpf_ntohl(header[6]);
 	struct edge_packets *p = NULL;
 	struct edge *edge = known_edge(c);
 	if (edge) {
@@ -355,24 +387,30 @@ static __always_inline void sample_udp(struct edge_packets *p, u32 edge, u64 pac
 #define TIMED_BYTES 16
 
 /*
- * The greater port is the client's, most often: translation of the server's address does not change
- * it.
+ * What identifies a datagram, by its data and by its headers; 0: it cannot be read. The greater port
+ * is the client's, most often: translation of the server's address does not change it.
  */
-static __noinline int time_udp(struct __sk_buff *skb, const struct packet *packet,
-			       struct edge_packets *p, u32 edge)
+static __always_inline u64 udp_identity(struct __sk_buff *skb, const struct packet *packet,
+					u64 *check)
 {
 	u64 data[TIMED_BYTES / 8] = {};
-
-	if (!packet)
-		return 0;
 	u32 size = skb->gso_size, length = packet->segments > 1 && size ? size : packet->length;
 
 	/* Before Linux 6.2, a size that a branch keeps from being 0 is refused. */
 	if (length && bpf_skb_load_bytes(skb, packet->transport + 8, data,
 					 at_most(length - 1, TIMED_BYTES - 1) + 1))
 		return 0;
-	u64 identity = mixed(data[0] ^ mixed(data[1])) | 1;
-	u64 check = (u64)packet->greater_port << 48 | (u64)packet->id << 32 | length;
+	*check = (u64)packet->greater_port << 48 | (u64)packet->id << 32 | length;
+	return mixed(data[0] ^ mixed(data[1])) | 1;
+}
+
+static __noinline int time_udp(struct __sk_buff *skb, const struct packet *packet,
+			       struct edge_packets *p, u32 edge)
+{
+	u64 check = 0, identity = packet ? udp_identity(skb, packet, &check) : 0;
+
+	if (!identity)
+		return 0;
 	if (p)
 		sample_udp(p, edge, mixed(identity ^ check), direction_of(packet));
 	if (packet->sent)
@@ -394,22 +432,31 @@ static __always_inline struct datagram_flow *made_flow(struct datagram_socket *s
 	return f ? f : bpf_map_lookup_elem(&crowded_flows, key);
 }
 
+/* Reads the header of UDP, and tells the ports. */
+static __always_inline bool read_udp(struct __sk_buff *skb, struct packet *packet, u16 *source,
+				     u16 *destination)
+{
+	u16 header[4];
+	u32 before = packet->transport + 8;
+
+	if (bpf_skb_load_bytes(skb, packet->transport, header, 8) || packet->end < before)
+		return false;
+	*source = bpf_ntohs(header[0]);
+	*destination = bpf_ntohs(header[1]);
+	packet->greater_port = *source > *destination ? *source : *destination;
+	packet->length = packet->end - before;
+	packet->segments = segments_of(skb, packet->length);
+	return true;
+}
+
 static __noinline int udp_packet(struct __sk_buff *skb, struct bpf_sock *sk, bool sent)
 {
 	struct packet packet = {.sent = sent};
 	struct flow_key key = {};
-	u16 header[4];
+	u16 source, destination;
 
-	if (read_ip(skb, &packet, IPPROTO_UDP) ||
-	    bpf_skb_load_bytes(skb, packet.transport, header, 8))
+	if (read_ip(skb, &packet) != IPPROTO_UDP || !read_udp(skb, &packet, &source, &destination))
 		return 0;
-	u32 before = packet.transport + 8;
-	if (skb->len < before)
-		return 0;
-	u16 source = bpf_ntohs(header[0]), destination = bpf_ntohs(header[1]);
-	packet.greater_port = source > destination ? source : destination;
-	packet.length = skb->len - before;
-	packet.segments = segments_of(skb, packet.length);
 	key.socket = bpf_get_socket_cookie(skb);
 	key.peer.address = sent ? packet.to : packet.from;
 	key.peer.port = sent ? destination : source;
@@ -429,12 +476,13 @@ static __noinline int udp_packet(struct __sk_buff *skb, struct bpf_sock *sk, boo
 	return time_udp(skb, &packet, p, index);
 }
 
-/* Counts the run of a hook, and says whether this packet is one more that may be observed. */
-static __always_inline bool may_observe(bool sent)
+/* Counts the run of a hook in a slice; says whether this packet is one more that may be observed. */
+static __always_inline bool may_observe(u32 which)
 {
-	u32 which = sent ? PACKET_SENT : PACKET_RECEIVED, period = packet_period;
+	if (!packet_slice)
+		return false;
+	u32 period = packet_period;
 	struct packet_hook *hook = bpf_map_lookup_elem(&packet_hooks, &which);
-
 	if (!hook)
 		return false;
 	hook->runs++;
@@ -452,7 +500,7 @@ static __always_inline int packet_passes(struct __sk_buff *skb, bool sent)
 {
 	struct bpf_sock *sk = skb->sk;
 
-	if (!packet_slice || !may_observe(sent) || !sk)
+	if (!may_observe(sent ? HOOK_SOCKET_SENT : HOOK_SOCKET_RECEIVED) || !sk)
 		return LET_PASS;
 	sk = bpf_sk_fullsock(sk);
 	if (!sk)
@@ -474,6 +522,46 @@ SEC("cgroup_skb/ingress")
 int packet_received(struct __sk_buff *skb)
 {
 	return packet_passes(skb, false);
+}
+
+/* --- uplinks, which are Ethernet --- */
+
+/* What identifies a packet as its sample does; 0: it is none that may have one. */
+static __noinline u64 packet_at_card(struct __sk_buff *skb)
+{
+	struct packet packet = {.network = ETHERNET_HEADER};
+	int protocol = read_ip(skb, &packet);
+
+	if (protocol == IPPROTO_TCP && read_tcp(skb, &packet)) {
+		u32 zeros;
+		return mixed(tcp_identity(&packet, &zeros));
+	}
+	u16 source, destination;
+	if (protocol == IPPROTO_UDP && read_udp(skb, &packet, &source, &destination)) {
+		u64 check = 0, identity = udp_identity(skb, &packet, &check);
+		return identity ? mixed(identity ^ check) : 0;
+	}
+	return 0;
+}
+
+SEC("tcx/egress")
+int packet_leaves_host(struct __sk_buff *skb)
+{
+	u64 packet = may_observe(HOOK_CARD_SENT) ? packet_at_card(skb) : 0;
+
+	if (packet)
+		leaves_by_card(packet);
+	return TCX_NEXT;
+}
+
+SEC("tcx/ingress")
+int packet_enters_host(struct __sk_buff *skb)
+{
+	u64 packet = may_observe(HOOK_CARD_RECEIVED) ? packet_at_card(skb) : 0;
+
+	if (packet)
+		comes_by_card(packet);
+	return TCX_NEXT;
 }
 
 #endif

@@ -118,6 +118,8 @@ func TestPrivileges(t *testing.T) {
 		"000000c000080000": false} {
 		if p, err := parsePrivileges("CapEff:\t" + mask + "\n"); err != nil || p.enters() != want {
 			t.Errorf("%s may enter network namespaces: %v, want %v (%v)", mask, p.enters(), want, err)
+		} else if f := p.Features()[2]; f.Name != EnterFeature || (f.State == model.FeatureWorks) != want || (f.Remedy == "") != want {
+			t.Errorf("%s is told as %+v", mask, f)
 		}
 	}
 	for _, bad := range []string{"", "CapEff:\tzz\n", "CapPrm:\t0\n"} {

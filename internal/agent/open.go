@@ -197,7 +197,7 @@ func Open(o HostOptions) (*Host, error) {
 	h.applications = appmetrics.New(appmetrics.Options{ProcRoot: o.ProcRoot, Logger: o.Logger,
 		Announced: works(probes.Features(), kernel.MetricsFileFeature),
 		GroupOf:   func(pid int) (model.CgroupID, error) { return layout.GroupOf(cmp.Or(o.ProcRoot, "/proc"), pid) }})
-	reporters := append([]Reporter{probes, registry, h.files, account{h.energy}, h.applications}, o.Reporters...)
+	reporters := append([]Reporter{privileges, probes, registry, h.files, account{h.energy}, h.applications}, o.Reporters...)
 	if h.kubernetes != nil {
 		reporters = append(reporters, h.kubernetes)
 	}

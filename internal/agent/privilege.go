@@ -94,5 +94,17 @@ func (p Privileges) Features() []model.Feature {
 		inspect.State, inspect.Reason = model.FeatureAbsent, "this process lacks it"
 		inspect.Remedy = "run it as root, or give the program this capability"
 	}
-	return []model.Feature{load, inspect}
+	enter := model.Feature{Name: EnterFeature, State: model.FeatureWorks,
+		Purpose: "the network between containers of two hosts, from inside their network namespaces"}
+	if !p.enters() {
+		enter.State, enter.Reason = model.FeatureAbsent, "this process lacks CAP_SYS_ADMIN, CAP_SYS_PTRACE or both"
+		enter.Remedy = "run it as root, or with namespaces.conf or namespaces.yaml of deploy/"
+	}
+	return []model.Feature{load, inspect, enter}
 }
+
+// Drops are none: it is a Reporter for its features.
+func (p Privileges) Drops() []model.Drop { return nil }
+
+// EnterFeature is the name of the feature that needs to enter network namespaces of containers.
+const EnterFeature = "setns"

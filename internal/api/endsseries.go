@@ -81,6 +81,10 @@ var endsMetrics = func() (all []endsMetric) {
 			labels := []model.Label{way, model.NewLabel(model.QuantileLabel, q.value)}
 			all = append(all, endsMetric{"delay_" + direction + "_" + q.key, model.EndsDelay, labels, false},
 				endsMetric{"above_minimum_" + direction + "_" + q.key, model.EndsAboveMinimum, labels, false})
+			for _, part := range []string{"sender_stack", "wire", "receiver_stack"} {
+				all = append(all, endsMetric{part + "_" + direction + "_" + q.key, model.EndsPart,
+					append(slices.Clone(labels), model.NewLabel(model.PartLabel, part)), false})
+			}
 		}
 		labels := []model.Label{way}
 		all = append(all, endsMetric{"delay_" + direction + "_error", model.EndsDelayError, labels, false},

@@ -25,7 +25,7 @@ func endsHost(name, address, container string, second int) *model.Snapshot {
 // TestEndsSeries: of an edge between two hosts there are the delays in each direction, of one within a host where its time
 // goes, both as the map tells them; and nothing of hosts that are silent.
 func TestEndsSeries(t *testing.T) {
-	const seconds = 15
+	const seconds, sending, receiving = 15, 100 * time.Microsecond, 200 * time.Microsecond
 	end := begin.Add(seconds * time.Second)
 	k := openKept(t, func() time.Time { return end })
 	service := netip.MustParseAddrPort("192.0.2.2:5432")
@@ -41,15 +41,15 @@ func TestEndsSeries(t *testing.T) {
 			Server: model.Peer{Address: service.Addr()}, Service: service, Connections: []uint64{7, 8}, Counters: across}}
 		b.Edges = []model.Edge{{Instance: 1, Side: model.RoleServer, Server: model.Peer{Container: db, Address: service.Addr()},
 			Client: model.Peer{Address: netip.MustParseAddr("192.0.2.1")}, Service: service, Connections: []uint64{7, 8}, Counters: across}}
-		for at := max(i-9, 0); at <= i; at++ { // 5 ms there, and 1 ms back
+		for at := max(i-9, 0); at <= i; at++ { // 5 ms there, and 1 ms back; 0.1 ms of it in the sender's stack, and 0.2 in the receiver's
 			for packet := range 2 {
 				there, back := uint64(1000+10*at+packet), uint64(9000+10*at+packet)
 				sent := begin.Add(time.Duration(at)*time.Second - time.Duration(100+packet)*time.Millisecond)
 				client, server := &a.Edges[0].PacketSamples, &b.Edges[0].PacketSamples
-				*client = append(*client, model.PacketSample{Packet: there, Sent: true, Time: sent},
-					model.PacketSample{Packet: back, Time: sent.Add(time.Millisecond)})
-				*server = append(*server, model.PacketSample{Packet: there, Time: sent.Add(5 * time.Millisecond)},
-					model.PacketSample{Packet: back, Sent: true, Time: sent})
+				*client = append(*client, model.PacketSample{Packet: there, Sent: true, Time: sent, Stack: sending},
+					model.PacketSample{Packet: back, Time: sent.Add(time.Millisecond), Stack: receiving})
+				*server = append(*server, model.PacketSample{Packet: there, Time: sent.Add(5 * time.Millisecond), Stack: receiving},
+					model.PacketSample{Packet: back, Sent: true, Time: sent, Stack: sending})
 			}
 		}
 		for side, of := range map[model.Role]struct{ firstByte, delay time.Duration }{
@@ -84,7 +84,7 @@ func TestEndsSeries(t *testing.T) {
 			labels[l.Name] = l.Value
 		}
 		key := fmt.Sprint(s.Name, " ", labels["client"], "@", labels["client_host"], ">", labels["server"], "@", labels["server_host"],
-			" ", labels["part"]+labels["direction"], " ", labels["quantile"])
+			" ", labels["direction"]+labels["part"], " ", labels["quantile"])
 		if _, twice := got[key]; twice || labels["transport"] != "tcp" || labels["client_id"] != "web" {
 			t.Errorf("%s: %v", key, labels)
 		}
@@ -107,6 +107,10 @@ func TestEndsSeries(t *testing.T) {
 		for _, q := range []string{"0.5", "0.99"} {
 			want(model.EndsDelay, way+q, seconds)
 			want(model.EndsAboveMinimum, way+q, 0)
+			for part, of := range map[string]float64{"sender_stack": sending.Seconds(), "receiver_stack": receiving.Seconds(),
+				"wire": seconds - (sending + receiving).Seconds()} {
+				want(model.EndsPart, "web@a>db@b "+direction+part+" "+q, of)
+			}
 		}
 		want(model.EndsDelayError, way, 100e-6)
 		want(model.EndsJitter, way, 0)

@@ -68,10 +68,19 @@ func (b *Builder) makePacketSamples(f *Frame, s *model.Snapshot, edges *planned)
 				sent = 1
 			}
 			at := p.Time.Sub(s.Time.Add(-packetSampleBase)) / packetSampleUnit
-			rows = append(rows, []uint64{uint64(g.edge), sent, p.Packet & math.MaxUint32, p.Packet >> 32, uint64(at)})
+			rows = append(rows, []uint64{uint64(g.edge), sent, p.Packet & math.MaxUint32, p.Packet >> 32, uint64(at),
+				stackNS(p.Stack)})
 		}
 	}
 	f.Tables[PacketSamples] = b.list(PacketSamples, rows)
+}
+
+// stackNS is PacketSampleStack of a time; what does not fit is not told.
+func stackNS(stack time.Duration) uint64 {
+	if stack < 0 || stack > math.MaxUint32 {
+		return 0
+	}
+	return uint64(stack)
 }
 
 // PacketSamples are the samples of packets, but for their levels, by the numbers of the rows of their edges.
@@ -81,7 +90,8 @@ func (f *Frame) PacketSamples() iter.Seq2[uint32, model.PacketSample] {
 		for row := range t.IDs {
 			at := time.Duration(t.Attribute(PacketSampleTime, row)) * packetSampleUnit
 			s := model.PacketSample{Sent: t.Attribute(PacketSampleSent, row) != 0, Time: f.Time.Add(at - packetSampleBase),
-				Packet: t.Attribute(PacketSamplePacket, row) | t.Attribute(PacketSamplePacketHigh, row)<<32}
+				Packet: t.Attribute(PacketSamplePacket, row) | t.Attribute(PacketSamplePacketHigh, row)<<32,
+				Stack:  time.Duration(t.Attribute(PacketSampleStack, row))}
 			if !yield(uint32(t.Attribute(PacketSampleEdge, row)), s) {
 				return
 			}

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -25,12 +26,20 @@ func sampledEdges(at time.Time, edges, packets int) *model.Snapshot {
 		for k := range packets {
 			for _, sent := range []bool{false, true} {
 				e.PacketSamples = append(e.PacketSamples, model.PacketSample{Packet: r.Uint64()>>24<<8 | uint64(k),
-					Sent: sent, Level: uint8(k), Time: at.Add(time.Duration(k) * 100_000_100)})
+					Sent: sent, Level: uint8(k), Time: at.Add(time.Duration(k) * 100_000_100), Stack: stackOf(k)})
 			}
 		}
 		s.Edges = append(s.Edges, e)
 	}
 	return s
+}
+
+// stackOf is not known of one of three packets, and too long to be told of one of eleven.
+func stackOf(k int) time.Duration {
+	if k%11 == 10 {
+		return math.MaxUint32 + 1
+	}
+	return time.Duration(k % 3 * (1 + k*10_000_000))
 }
 
 // TestPacketSamples: the samples of edges to other hosts come back to 100 ns, of each edge the roundest where there are
@@ -61,6 +70,9 @@ func TestPacketSamples(t *testing.T) {
 			all++
 			each[edge]++
 			k := int(p.Packet & 255)
+			if want := stackOf(k) % (math.MaxUint32 + 1); p.Stack != want {
+				t.Errorf("the packet %d was in the stack for %v, want %v", k, p.Stack, want)
+			}
 			if want := at.Add(time.Duration(k) * 100_000_100); !p.Time.Equal(want) || k < packets-wantEach {
 				t.Errorf("the packet %x of level %d was at %v, want %v", p.Packet, k, p.Time, want)
 			}

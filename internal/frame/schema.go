@@ -133,6 +133,8 @@ const (
 	PacketSamplePacketHigh
 	// PacketSampleTime is in units of 100 ns, since 30 s before the frame's time.
 	PacketSampleTime
+	// PacketSampleStack is for how long the packet was between its socket and an uplink, in ns; 0: not known.
+	PacketSampleStack
 )
 
 // States of a row.
@@ -266,7 +268,8 @@ func newSchema() (all [NumTables]TableInfo) {
 	all[Connections] = TableInfo{Name: "connections", Attributes: []AttributeInfo{{Name: "edge", Kind: Reference, Of: Edges},
 		{Name: "hash"}, {Name: "hash_high"}}}
 	all[PacketSamples] = TableInfo{Name: "packet_samples", Attributes: []AttributeInfo{
-		{Name: "edge", Kind: Reference, Of: Edges}, {Name: "sent"}, {Name: "packet"}, {Name: "packet_high"}, {Name: "time"}}}
+		{Name: "edge", Kind: Reference, Of: Edges}, {Name: "sent"}, {Name: "packet"}, {Name: "packet_high"}, {Name: "time"},
+		{Name: "stack"}}}
 	addColumns(&all[Hosts], model.HostRows)
 	addColumns(&all[Containers], model.ContainerRows)
 	addColumns(&all[Edges], model.EdgeRows)

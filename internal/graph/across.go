@@ -20,6 +20,8 @@ type crossed struct {
 	client, server int32
 	back           bool
 	clocks.Point
+	// sender and receiver are how much of it was in the stacks of their hosts, in seconds; 0: not known.
+	sender, receiver float64
 }
 
 // hostClocks are two parts whose clocks are compared, the lesser one first.
@@ -39,8 +41,9 @@ type sentPacket struct {
 }
 
 type sentAt struct {
-	part int32
-	time time.Time
+	part  int32
+	time  time.Time
+	stack time.Duration
 	// used: it was received, or sent twice, so that it is not known which of them arrived.
 	used bool
 }
@@ -56,7 +59,7 @@ func (m *frameMap) cross() (c crossings) {
 			relationOf[r.part][r.row] = r.relation
 		}
 	}
-	each := func(wantSent bool, f func(part int32, key sentPacket, at time.Time)) {
+	each := func(wantSent bool, f func(part int32, key sentPacket, s *model.PacketSample)) {
 		for i := range m.parts {
 			p := &m.parts[i]
 			if relationOf[i] == nil {
@@ -70,27 +73,29 @@ func (m *frameMap) cross() (c crossings) {
 					continue
 				}
 				isServer := model.Role(edges.Attribute(frame.EdgeSide, row)) == model.RoleServer
-				f(int32(i), sentPacket{relation, isServer == s.Sent, s.Packet}, s.Time)
+				f(int32(i), sentPacket{relation, isServer == s.Sent, s.Packet}, &s)
 			}
 		}
 	}
 	sent := map[sentPacket]sentAt{}
-	each(true, func(part int32, key sentPacket, at time.Time) {
+	each(true, func(part int32, key sentPacket, s *model.PacketSample) {
 		_, twice := sent[key]
-		sent[key] = sentAt{part, at, twice}
+		sent[key] = sentAt{part, s.Time, s.Stack, twice}
 	})
 	if len(sent) == 0 {
 		return c
 	}
 	c.of = map[int32][]crossed{}
-	each(false, func(part int32, key sentPacket, at time.Time) {
+	each(false, func(part int32, key sentPacket, s *model.PacketSample) {
+		at := s.Time
 		from, ok := sent[key]
 		if !ok || from.used || m.parts[from.part].hostAt == m.parts[part].hostAt {
 			return
 		}
 		from.used = true // of copies the first counts
 		sent[key] = from
-		one := crossed{client: from.part, server: part, back: key.back, Point: clocks.Point{Took: at.Sub(from.time).Seconds()}}
+		one := crossed{client: from.part, server: part, back: key.back, Point: clocks.Point{Took: at.Sub(from.time).Seconds()},
+			sender: from.stack.Seconds(), receiver: s.Stack.Seconds()}
 		if key.back {
 			one.client, one.server = part, from.part
 		}
@@ -128,7 +133,7 @@ func (c *crossings) compareClocks(m *frameMap) {
 			if reverse {
 				way = 1
 			}
-			of[way] = append(of[way], some[i].Point)
+			of[way] = append(of[way], some[i].wirePoint())
 		}
 	}
 	c.clocks = make(map[hostClocks]clocks.Pair, len(points))
@@ -150,6 +155,7 @@ type wayDelays struct {
 	bound         float64
 	variation     float64
 	differences   int
+	stacks        wayStacks
 }
 
 // delays are those of the packets of some relations, there and back.
@@ -158,7 +164,7 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 		pair hostClocks
 		way  int
 	}
-	byPath := map[path][]clocks.Point{} // without the drift of clocks
+	byPath, byWire := map[path][]clocks.Point{}, map[path][]clocks.Point{} // without the drift of clocks
 	for _, relation := range relations {
 		for i := range c.of[relation] {
 			p := &c.of[relation][i]
@@ -172,17 +178,26 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 			}
 			w := &ways[way]
 			w.bound = max(w.bound, pairClocks.Bound)
-			w.delays = append(w.delays, p.Took-sign*pairClocks.Ahead(p.At))
-			at := path{pair, way}
-			byPath[at] = append(byPath[at], clocks.Point{At: p.At, Took: p.Took - sign*pairClocks.Drift*(p.At-pairClocks.Middle)})
+			took := p.Took - sign*pairClocks.Ahead(p.At)
+			w.delays = append(w.delays, took)
+			at, drifted := path{pair, way}, sign*pairClocks.Drift*(p.At-pairClocks.Middle)
+			byPath[at] = append(byPath[at], clocks.Point{At: p.At, Took: p.Took - drifted})
+			if p.seenAtCards() {
+				w.stacks.add(p, took)
+				byWire[at] = append(byWire[at], clocks.Point{At: p.At, Took: p.Took - p.sender - p.receiver - drifted})
+			}
 		}
 	}
 	for at, all := range byPath {
 		ways[at.way].compare(all)
 	}
+	for at, all := range byWire {
+		ways[at.way].stacks.wireAbove = append(ways[at.way].stacks.wireAbove, aboveLeast(all)...)
+	}
 	for i := range ways {
 		slices.Sort(ways[i].delays)
 		slices.Sort(ways[i].above)
+		ways[i].stacks.sort()
 	}
 	return ways
 }
@@ -190,17 +205,21 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 // compare compares the delays of packets that took the same way with the least of them, and with one another.
 func (w *wayDelays) compare(all []clocks.Point) {
 	slices.SortFunc(all, func(a, b clocks.Point) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Took, b.Took)) })
-	least := all[0].Took
-	for i := range all {
-		least = min(least, all[i].Took)
-		if i > 0 {
-			w.variation += math.Abs(all[i].Took - all[i-1].Took)
-			w.differences++
-		}
+	for i := range all[1:] {
+		w.variation += math.Abs(all[i+1].Took - all[i].Took)
+		w.differences++
 	}
+	w.above = append(w.above, aboveLeast(all)...)
+}
+
+// aboveLeast is by how much each took longer than the fastest.
+func aboveLeast(all []clocks.Point) []float64 {
+	least := slices.MinFunc(all, func(a, b clocks.Point) int { return cmp.Compare(a.Took, b.Took) }).Took
+	above := make([]float64, len(all))
 	for i := range all {
-		w.above = append(w.above, all[i].Took-least)
+		above[i] = all[i].Took - least
 	}
+	return above
 }
 
 // addTo adds to a network, which may be nil, what packets between hosts tell of it.
@@ -238,6 +257,8 @@ func (c *crossings) addTo(n *Network, relations []int32) *Network {
 			*to.p50, *to.p99, *to.bound = p50, quantileOf(w.delays, 0.99), &bound
 		}
 	}
+	n.StacksThere = ways[0].stacks.there(ways[0].bound)
+	n.StacksBack = (*StacksBack)(ways[1].stacks.there(ways[1].bound))
 	return n
 }
 

@@ -14,6 +14,13 @@ import (
 
 // crossedHosts are two hosts with an edge between them, whose packets both sampled by their own clocks.
 func crossedHosts(c *simulated.Hosts, count int, clockError time.Duration) *frame.Window {
+	return crossedCards(c, count, clockError, func(float64, bool) time.Duration { return 0 })
+}
+
+// crossedCards are crossedHosts that also saw packets at their uplinks: stack is for how long those there of a time were in
+// the stack of their sender, or of their receiver, of the whole time that they took; those back have that of time 0.
+func crossedCards(c *simulated.Hosts, count int, clockError time.Duration,
+	stack func(at float64, sender bool) time.Duration) *frame.Window {
 	client, server := newPairedHost("a", "192.0.2.1"), newPairedHost("b", "192.0.2.2")
 	dialling := client.dials(client.runs("web", nil), "192.0.2.2:80")
 	serving := server.serves(server.runs("db", []string{"0.0.0.0:80"}), "192.0.2.2:80", "192.0.2.1")
@@ -35,8 +42,14 @@ func crossedHosts(c *simulated.Hosts, count int, clockError time.Duration) *fram
 				sent -= p.Took
 			}
 			packet++
-			from.PacketSamples = append(from.PacketSamples, model.PacketSample{Packet: packet, Sent: true, Time: at(sent)})
-			to.PacketSamples = append(to.PacketSamples, model.PacketSample{Packet: packet, Time: at(sent + p.Took)})
+			of := p.At
+			if way == 1 {
+				of = 0
+			}
+			from.PacketSamples = append(from.PacketSamples, model.PacketSample{Packet: packet, Sent: true, Time: at(sent),
+				Stack: stack(of, true)})
+			to.PacketSamples = append(to.PacketSamples, model.PacketSample{Packet: packet, Time: at(sent + p.Took),
+				Stack: stack(of, false)})
 		}
 	}
 	// What the other host did not see, a packet sent twice, and one received twice.

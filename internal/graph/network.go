@@ -34,6 +34,8 @@ type Network struct {
 	AboveBackP99    *Seconds `json:"above_minimum_back_p99,omitempty"`
 	DelayThereError *Seconds `json:"delay_there_error,omitempty"`
 	DelayBackError  *Seconds `json:"delay_back_error,omitempty"`
+	*StacksThere
+	*StacksBack
 }
 
 // networkOf is the network between two sides, which may be nil, on which so much was lost. It is nil where nothing is
@@ -83,6 +85,22 @@ var EndsNumbers = func() (all []EndsNumber) {
 			return valueOf(of(e.Network))
 		}
 	}
+	there := func(of func(s *StacksThere) *float64) func(*Edge) (float64, bool) {
+		return network(func(n *Network) *float64 {
+			if n.StacksThere == nil {
+				return nil
+			}
+			return of(n.StacksThere)
+		})
+	}
+	back := func(of func(s *StacksBack) *float64) func(*Edge) (float64, bool) {
+		return network(func(n *Network) *float64 {
+			if n.StacksBack == nil {
+				return nil
+			}
+			return of(n.StacksBack)
+		})
+	}
 	split := func(of func(s *Split) float64) func(*Edge) (float64, bool) {
 		return func(e *Edge) (float64, bool) {
 			if e.Split == nil {
@@ -107,6 +125,25 @@ var EndsNumbers = func() (all []EndsNumber) {
 		"above_minimum_back_p99":  network(func(n *Network) *float64 { return (*float64)(n.AboveBackP99) }),
 		"delay_there_error":       network(func(n *Network) *float64 { return (*float64)(n.DelayThereError) }),
 		"delay_back_error":        network(func(n *Network) *float64 { return (*float64)(n.DelayBackError) }),
+
+		"at_cards_there":               there(func(s *StacksThere) *float64 { return &s.AtCards }),
+		"sender_stack_there_p50":       there(func(s *StacksThere) *float64 { return (*float64)(s.SenderP50) }),
+		"sender_stack_there_p99":       there(func(s *StacksThere) *float64 { return (*float64)(s.SenderP99) }),
+		"wire_there_p50":               there(func(s *StacksThere) *float64 { return (*float64)(s.WireP50) }),
+		"wire_there_p99":               there(func(s *StacksThere) *float64 { return (*float64)(s.WireP99) }),
+		"wire_above_minimum_there_p50": there(func(s *StacksThere) *float64 { return (*float64)(s.WireAboveP50) }),
+		"wire_above_minimum_there_p99": there(func(s *StacksThere) *float64 { return (*float64)(s.WireAboveP99) }),
+		"receiver_stack_there_p50":     there(func(s *StacksThere) *float64 { return (*float64)(s.ReceiverP50) }),
+		"receiver_stack_there_p99":     there(func(s *StacksThere) *float64 { return (*float64)(s.ReceiverP99) }),
+		"at_cards_back":                back(func(s *StacksBack) *float64 { return &s.AtCards }),
+		"sender_stack_back_p50":        back(func(s *StacksBack) *float64 { return (*float64)(s.SenderP50) }),
+		"sender_stack_back_p99":        back(func(s *StacksBack) *float64 { return (*float64)(s.SenderP99) }),
+		"wire_back_p50":                back(func(s *StacksBack) *float64 { return (*float64)(s.WireP50) }),
+		"wire_back_p99":                back(func(s *StacksBack) *float64 { return (*float64)(s.WireP99) }),
+		"wire_above_minimum_back_p50":  back(func(s *StacksBack) *float64 { return (*float64)(s.WireAboveP50) }),
+		"wire_above_minimum_back_p99":  back(func(s *StacksBack) *float64 { return (*float64)(s.WireAboveP99) }),
+		"receiver_stack_back_p50":      back(func(s *StacksBack) *float64 { return (*float64)(s.ReceiverP50) }),
+		"receiver_stack_back_p99":      back(func(s *StacksBack) *float64 { return (*float64)(s.ReceiverP99) }),
 
 		"lost_there": network(func(n *Network) *float64 { return n.LostThere }),
 		"lost_back":  network(func(n *Network) *float64 { return n.LostBack }),

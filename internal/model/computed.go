@@ -16,6 +16,7 @@ const (
 	EndsDelay        = "outsight_ends_network_delay_seconds"
 	EndsDelayError   = "outsight_ends_network_delay_error_seconds"
 	EndsAboveMinimum = "outsight_ends_network_above_minimum_seconds"
+	EndsPart         = "outsight_ends_network_part_seconds"
 	EndsJitter       = "outsight_ends_network_jitter_seconds"
 	EndsMatched      = "outsight_ends_network_matched_packets"
 )
@@ -59,6 +60,11 @@ var ComputedMetrics = []Metric{
 		Labels: []string{DirectionLabel, QuantileLabel},
 		Help: "By how much packets between two hosts took longer than the fastest on the same way in the last 10 s; no clock is " +
 			"in it. Computed by the server"},
+	{Name: EndsPart, OTel: "outsight.ends.network.part", Unit: "s", Kind: Gauge, Entity: OfServer,
+		Labels: []string{DirectionLabel, PartLabel, QuantileLabel},
+		Help: "One-way delay of packets between two hosts in its parts: sender_stack and receiver_stack, from a socket to the " +
+			"interface of its host and back, exact; wire, none where that is no more than is not known of the clocks. Computed by " +
+			"the server"},
 	{Name: EndsJitter, OTel: "outsight.ends.network.jitter", Unit: "s", Kind: Gauge, Entity: OfServer,
 		Labels: []string{DirectionLabel},
 		Help: "By how much the delay of a packet between two hosts differs from that of the one before, on average. Computed by " +

@@ -86,6 +86,8 @@ type PacketCounters struct {
 	// Observed is of how many packets received the order and the delay were looked at: Reordered, Duplicated, Repeated,
 	// Delay and UnreadRequests are of these. The others are of all.
 	Observed uint64
+	// Sampled counts packets sent and received of which is known when, to be compared with what the other host has.
+	Sampled uint64
 	// Retransmitted counts TCP segments that this end sent again, those without data among them, and OutOfOrder those
 	// that it received when one before them was missing.
 	Retransmitted, OutOfOrder uint64
@@ -94,7 +96,7 @@ type PacketCounters struct {
 // Plain lists the counters that add up: all but the histogram.
 func (n *PacketCounters) Plain() [packetCounters]*uint64 {
 	return [...]*uint64{&n.SentPackets, &n.SentBytes, &n.ReceivedPackets, &n.ReceivedBytes, &n.Reordered, &n.Duplicated,
-		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests, &n.Observed, &n.Retransmitted, &n.OutOfOrder}
+		&n.Repeated, &n.DelayVariationNS, &n.UnreadNS, &n.UnreadRequests, &n.Observed, &n.Retransmitted, &n.OutOfOrder, &n.Sampled}
 }
 
 // Seen reports whether any packet was.
@@ -110,7 +112,7 @@ func (c *EdgeCounters) Transactions() uint64 {
 }
 
 // plainCounters and packetCounters are how many there are of each.
-const packetCounters, plainCounters = 13, 28 + packetCounters
+const packetCounters, plainCounters = 14, 28 + packetCounters
 
 // Plain lists the counters that add up: all but the histograms and RTTMinNS.
 func (c *EdgeCounters) Plain() (all [plainCounters]*uint64) {
@@ -549,6 +551,15 @@ var EdgeRows = []Row[Edge]{
 				{Key: "network_observed", Title: "Packets observed", Group: GroupPath, Order: 18,
 					Meaning: "Packets that arrived at this end whose order and delay were looked at: what was found of " +
 						"them is an estimate for all"}}}}},
+	{Name: "outsight_edge_network_sampled_packets_total", OTel: "outsight.edge.network.sampled_packets", Unit: "{packet}",
+		Kind: Counter,
+		Help: "Packets sent and received at this end that were sampled, to be found again at the other host: up to 12 a second " +
+			"each way, chosen by the packet alone",
+		Columns: []Column[Edge]{{Name: "network_sampled",
+			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Sampled }), Shown: []Number{
+				{Key: "network_sampled", Title: "Packets sampled", Group: GroupPath, Order: 21,
+					Meaning: "Packets sent and received at this end that were sampled, to be found again at the other host: " +
+						"delays between hosts are of these"}}}}},
 	{Name: "outsight_edge_network_retransmitted_packets_total", OTel: "outsight.edge.network.retransmitted_packets",
 		Unit: "{packet}", Kind: Counter,
 		Help: "TCP segments that this end sent again, as the kernel counts them: those without data among them",
@@ -568,7 +579,7 @@ var EdgeRows = []Row[Edge]{
 		Help: "Time of packets from the other end’s network stack to this end’s, of a sample of those that were sent on the " +
 			"same host",
 		Columns: []Column[Edge]{{Name: "network_delay",
-			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.Packets.Delay }), Shown: []Number{
+			Histogram: ofHistogram(func(c *EdgeCounters) *Histogram { return c.Packets.Delay }), Shown: append([]Number{
 				{Key: "network_delay_p50", Title: "One-way delay p50", Unit: "s", Group: GroupPath, Order: 7,
 					Formula: QuantileOf, Quantile: 0.5,
 					Meaning: "Time of a packet on its way to this end"},
@@ -609,7 +620,8 @@ var EdgeRows = []Row[Edge]{
 				{Key: "network_there_seconds", Title: "Network there", Unit: "s", Group: GroupSplit, Order: 2, Ends: true,
 					Side: RoleServer, Formula: MeanOf, Meaning: "A packet on its way to the server, on average"},
 				{Key: "network_back_seconds", Title: "Network back", Unit: "s", Group: GroupSplit, Order: 4, Ends: true,
-					Side: RoleClient, Formula: MeanOf, Meaning: "A packet on its way to the client, on average"}}}}},
+					Side: RoleClient, Formula: MeanOf, Meaning: "A packet on its way to the client, on average"}},
+				stackNumbers()...)}}},
 	{Name: "outsight_edge_network_delay_variation_seconds_total", OTel: "outsight.edge.network.delay_variation",
 		Unit: "s", Kind: Counter,
 		Help: "Sum of the differences between the delay of one packet and the next (RFC 3550), one for each entry of the delay",
@@ -667,6 +679,33 @@ func firstByteMean(side Role) string {
 
 func delayMean(side Role) string {
 	return "histogram_avg(sum(rate(outsight_edge_network_delay_seconds{$match" + ofSide(side) + "}[$window])))"
+}
+
+// stackNumbers are the parts of the way between two hosts, as packets that were seen at both hosts' uplinks tell them.
+func stackNumbers() (all []Number) {
+	for _, way := range []struct{ name, to string }{{"there", "server"}, {"back", "client"}} {
+		add := func(key, title, unit, meaning string) {
+			all = append(all, Number{Key: key, Title: title, Unit: unit, Group: GroupStacks, Order: len(all) + 1, Ends: true,
+				Formula: Derived, Meaning: meaning})
+		}
+		for _, part := range []struct{ key, title, meaning string }{
+			{"sender_stack_", "Sender’s stack ", "From the sender’s socket to the interface by which a packet to the %s leaves its host: " +
+				"its network namespace, bridges, rules; one clock, exact"},
+			{"wire_", "Wire ", "From the sender’s interface, with its queue, to the receiver’s, on the way to the %s; as well known " +
+				"as the delay there is"},
+			{"wire_above_minimum_", "Wire above the least ", "By how much packets to the %s were on the wire for longer than the " +
+				"fastest of the last 10 s; needs no clock"},
+			{"receiver_stack_", "Receiver’s stack ", "From the interface by which a packet to the %s came to its host to the " +
+				"receiver’s socket; one clock, exact"},
+		} {
+			for _, quantile := range []string{"p50", "p99"} {
+				add(part.key+way.name+"_"+quantile, part.title+way.name+" "+quantile, "s", fmt.Sprintf(part.meaning, way.to))
+			}
+		}
+		add("at_cards_"+way.name, "Packets seen at both interfaces "+way.name, "",
+			"Packets to the "+way.to+" of the last 10 s that both hosts sampled, and saw leave and come in: those of the parts")
+	}
+	return all
 }
 
 func delayVariation(side string) string {

@@ -250,7 +250,7 @@ var (
 	HostGroups = []string{GroupHost}
 	// EndsGroups are of numbers of both ends of an edge together, ProbeGroups of those of two hosts, and of two containers
 	// of one.
-	EndsGroups  = []string{GroupBetween, GroupSplit}
+	EndsGroups  = []string{GroupBetween, GroupStacks, GroupSplit}
 	ProbeGroups = []string{GroupProbes, GroupCapacity}
 )
 
@@ -269,6 +269,7 @@ const (
 	GroupCompleteness = "Completeness"
 	GroupHost         = "Host"
 	GroupBetween      = "Between the ends"
+	GroupStacks       = "The hosts’ stacks and the wire"
 	GroupSplit        = "Where the time goes"
 	GroupProbes       = "Measured between the two"
 	GroupCapacity     = "Capacity, measured on request"

@@ -183,6 +183,9 @@ type PacketSample struct {
 	Sent bool
 	// Level is how round the packet is: fewer samples are those of the higher levels, at both ends.
 	Level uint8
+	// Stack is for how long it was on this host between its socket and the interface by which it left the host or came in, by
+	// one clock: after Time of a packet that was sent, before it of one that was received. 0: it was seen at no such interface.
+	Stack time.Duration
 }
 
 const (

@@ -263,11 +263,16 @@ func TestProgramsKnowTheirFlags(t *testing.T) {
 	}
 }
 
-// systemd understands the units.
-func TestUnits(t *testing.T) {
+func needSystemd(t *testing.T) {
+	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		t.Skip("systemd-analyze is part of systemd, which this machine does not run")
 	}
+}
+
+// systemd understands the units.
+func TestUnits(t *testing.T) {
+	needSystemd(t)
 	dir := t.TempDir()
 	for _, name := range []string{"outsight-agent.service", "outsight-server.service"} {
 		text, err := os.ReadFile(root + "systemd/" + name)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -85,10 +86,9 @@ func freeAddress(t *testing.T) string {
 	return address.String()
 }
 
-// watches waits for the agent's metrics, and wants all that a host needs to work.
-func watches(t *testing.T, address string, log func() string) {
+// watches waits for the agent's metrics, which it returns, and wants all that a host needs to work.
+func watches(t *testing.T, address string, log func() string) (metrics string) {
 	t.Helper()
-	var metrics string
 	request, err := http.NewRequest(http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -130,14 +130,35 @@ func watches(t *testing.T, address string, log func() string) {
 	if !strings.Contains(metrics, `name="host"`) {
 		t.Error("the host itself is not counted")
 	}
+	return metrics
 }
 
-// The agent works with the manifest's capabilities and no others.
+// The agent works with the manifest's capabilities and no others; and with those of the option it enters network namespaces.
 func TestTheManifestsCapabilitiesAreEnough(t *testing.T) {
 	bin := t.TempDir()
 	run(t, "go", "build", "-o", bin+"/", "./cmd/outsight-agent")
+	for name, capabilities := range map[string][]string{"as it is": agentManifest(t).capabilities,
+		"with the option": withNamespaces(t)} {
+		t.Run(name, func(t *testing.T) {
+			enters := 0
+			if slices.Contains(capabilities, "SYS_ADMIN") {
+				enters = 1
+			}
+			metrics := runsWith(t, bin, capabilities)
+			for _, feature := range []string{"setns", "tcx/ingress", "tcx/egress"} {
+				if !regexp.MustCompile(fmt.Sprintf(`outsight_feature_available{[^}]*name="%s"[^}]*} %d\n`, feature, enters)).MatchString(metrics) {
+					t.Errorf("%s is not %d", feature, enters)
+				}
+			}
+		})
+	}
+}
+
+// runsWith runs the agent of bin with capabilities, wants it to work, and returns its metrics.
+func runsWith(t *testing.T, bin string, capabilities []string) (metrics string) {
+	t.Helper()
 	set := "-all"
-	for _, name := range agentManifest(t).capabilities {
+	for _, name := range capabilities {
 		set += ",+" + strings.ToLower(name)
 	}
 	address := freeAddress(t)
@@ -158,10 +179,11 @@ func TestTheManifestsCapabilitiesAreEnough(t *testing.T) {
 		return said.String()
 	}
 	t.Cleanup(func() { stop() })
-	watches(t, address, stop)
+	metrics = watches(t, address, stop)
 	if out := stop(); agent.ProcessState.ExitCode() != 0 {
 		t.Errorf("the agent ended with %v\n%s", agent.ProcessState, out)
 	}
+	return metrics
 }
 
 // The image has what the programs need, and the agent in it sees the host through the manifest's

@@ -2,8 +2,10 @@ package deploy
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -106,6 +108,69 @@ func TestUnitsAreClosed(t *testing.T) {
 		if !strings.Contains(keys["ExecStart"][0], flag+" ") {
 			t.Errorf("the server's unit has no %s", flag)
 		}
+	}
+}
+
+// withNamespaces are the agent's capabilities with the patch of its manifest by which it enters network namespaces. The
+// patch adds one, and changes nothing else. ("kubectl patch --local" puts the list in the place of the manifest's.)
+func withNamespaces(t *testing.T) []string {
+	t.Helper()
+	capabilities := append(agentManifest(t).capabilities, "SYS_ADMIN")
+	var add []any
+	for _, c := range capabilities {
+		add = append(add, c)
+	}
+	var want any = []any{map[string]any{"name": "agent",
+		"securityContext": map[string]any{"capabilities": map[string]any{"add": add}}}}
+	for _, key := range []string{"containers", "spec", "template", "spec"} {
+		want = map[string]any{key: want}
+	}
+	if patch := documents(t, root+"kubernetes/namespaces.yaml"); len(patch) != 1 || !reflect.DeepEqual(any(patch[0]), want) {
+		t.Errorf("the patch is %v, want %v", patch, want)
+	}
+	return capabilities
+}
+
+// The drop-in of the agent's unit lets it enter network namespaces, as systemd reads both; the unit alone does not.
+func TestUnitsEnterNamespacesWhenTold(t *testing.T) {
+	needSystemd(t)
+	lets := func(files ...string) map[string]bool {
+		t.Helper()
+		dir := t.TempDir()
+		for _, file := range files {
+			text, err := os.ReadFile(root + "systemd/" + file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := filepath.Join(dir, "etc/systemd/system", file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var checks []struct {
+			Set  bool   `json:"set"`
+			Name string `json:"name"`
+		}
+		out := run(t, "systemd-analyze", "security", "--offline=true", "--root="+dir, "--json=short", files[0])
+		if err := json.Unmarshal([]byte(out), &checks); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		open := map[string]bool{}
+		for _, c := range checks {
+			open[c.Name] = !c.Set
+		}
+		return open
+	}
+	const unit = "outsight-agent.service"
+	without, with := lets(unit), lets(unit, unit+".d/namespaces.conf")
+	for name, open := range with {
+		is := name == "RestrictNamespaces=~net" || name == "CapabilityBoundingSet=~CAP_SYS_ADMIN"
+		if is && (!open || without[name]) || !is && open != without[name] {
+			t.Errorf("%s is open: %v, with the drop-in %v", name, without[name], open)
+		}
+	}
+	if len(with) < 20 {
+		t.Errorf("systemd told %v", with)
 	}
 }
 

@@ -34,7 +34,8 @@ func framesOfTwoHosts() (all []*frame.Frame) {
 				if !sent {
 					at = at.Add(time.Millisecond + time.Duration(packet)*time.Microsecond)
 				}
-				e.PacketSamples = append(e.PacketSamples, model.PacketSample{Packet: packet, Sent: sent, Time: at})
+				e.PacketSamples = append(e.PacketSamples, model.PacketSample{Packet: packet, Sent: sent, Time: at,
+					Stack: 10 * time.Microsecond})
 			}
 			s.Edges = []model.Edge{e}
 			all = append(all, b.Build(s))

@@ -542,6 +542,18 @@ const steps = {
       near(await ends('delay_there_p99').innerText(), 0.0012)
       near(await ends('delay_back_p50').innerText(), 0.001)
       for (const key of ['delay_there_error', 'above_minimum_there_p99', 'jitter_there', 'jitter_back']) near(await ends(key).innerText(), 0.0002)
+      // Of these 0.1 ms are in the stack of the host that sends, and 0.2 ms in that of the host that receives.
+      const part = (key) => page.locator(`[data-stacks] [data-number="ends.${key}"]`)
+      for (const way of ['there', 'back']) {
+        near(await part(`sender_stack_${way}_p99`).innerText(), 0.0001)
+        near(await part(`wire_${way}_p99`).innerText(), 0.0009)
+        near(await part(`wire_above_minimum_${way}_p99`).innerText(), 0.0002)
+        near(await part(`receiver_stack_${way}_p50`).innerText(), 0.0002)
+        const bar = page.locator(`[data-stacks] [data-way="${way}"]`)
+        assert.equal(await bar.locator('rect').count(), 3)
+        const wire = await part(`wire_${way}_p50`).innerText()
+        assert.deepEqual((await bar.locator('.part-value').allInnerTexts()).map((text) => text.replace(/ · .*/, '')), ['100 µs', wire, '200 µs'])
+      }
       const delayed = ends('delay_there_p99')
       await delayed.evaluate((e) => new Promise((done) => (e.scrollIntoView({ block: 'center' }), requestAnimationFrame(() => requestAnimationFrame(done)))))
       assert.match(await tipOf(page, delayed), /±200 µs: the hosts have clocks of their own/)

@@ -35,6 +35,9 @@ describe('an explanation', () => {
     const ends = { delay_there_p50: 0.003, delay_there_error: 0.002, above_minimum_there_p50: 0.001 }
     expect(errorOf({ key: 'delay_there_p50', unit: 's' }, 'ends', 0.011, ends)).toBe('±2.00 ms: the hosts have clocks of their own')
     expect(errorOf({ key: 'delay_back_p50', unit: 's' }, 'ends', 0.011, ends)).toMatch(/^at most/)
+    expect(errorOf({ key: 'wire_there_p50', unit: 's' }, 'ends', 0.011, ends)).toMatch(/^±2.00 ms: /)
+    expect(errorOf({ key: 'sender_stack_there_p50', unit: 's' }, 'ends', 0.011, ends)).toMatch(/^none: .* one clock$/)
+    expect(errorOf({ key: 'wire_above_minimum_there_p99', unit: 's' }, 'ends', 0.011, ends)).toMatch(/^none: of the packets/)
     expect(errorOf({ key: 'above_minimum_there_p50', unit: 's' }, 'ends', 0.011, ends)).toBe('none: of the packets that both hosts sampled')
   })
   it('is of the side that counted, with what that side has seen', () => {

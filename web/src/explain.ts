@@ -30,9 +30,10 @@ export const linesOf = (e: Explanation): [string, string][] =>
 /** How far a number is off at most. bound is the greatest relative error of a quantile, ends what is known of both ends together. */
 export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number, ends?: Record<string, Seconds | undefined>): string {
   const percent = (v: number) => `${(v * 100).toFixed(1)} %`
-  const clocks = ends?.[n.key.replace(/_p\d+$/, '_error')]
-  if (/^delay_(there|back)_p/.test(n.key) && clocks !== undefined) return `±${format(clocks, 's')}: the hosts have clocks of their own`
-  if (/^(above_minimum|matched)_|^delay_.*_error$/.test(n.key)) return 'none: of the packets that both hosts sampled'
+  const clocks = ends?.[n.key.replace(/^wire_/, 'delay_').replace(/_p\d+$/, '_error')]
+  if (/^(delay|wire)_(there|back)_p/.test(n.key) && clocks !== undefined) return `±${format(clocks, 's')}: the hosts have clocks of their own`
+  if (/^(sender|receiver)_stack_/.test(n.key)) return 'none: of the packets that both hosts sampled, by one clock'
+  if (/^(above_minimum|matched|at_cards)_|^wire_above_|^delay_.*_error$/.test(n.key)) return 'none: of the packets that both hosts sampled'
   if (/(^|_)p\d+$/.test(n.key)) return `at most ±${percent(bound)}; ±${percent((1 + bound) ** 2 - 1)} by PromQL, which interpolates`
   if (n.key === 'network_seconds') return `each p50 at most ±${percent(bound)}: a small difference of large numbers is uncertain`
   if (scope === 'ends' && n.unit === 's') return 'none of the mean: a sum over a count, both exact, of the packets that were timed'

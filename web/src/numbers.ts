@@ -66,6 +66,8 @@ export interface Side {
   network_retransmitted?: number
   /** TCP segments that arrived at this end when one before them was missing: lost, or on its way */
   network_out_of_order?: number
+  /** Packets sent and received at this end that were sampled, to be found again at the other host: delays between hosts are of these */
+  network_sampled?: number
   /** Time in which the sender’s own buffer was too small for the path, of connections that ended */
   send_buffer_limited_seconds?: Seconds
   connections_open: number
@@ -114,7 +116,7 @@ export const USAGE_GROUPS: [string, string[]][] = [
 export const SIDE_GROUPS: [string, string[]][] = [
   ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
-  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'network_observed', 'network_retransmitted', 'network_out_of_order', 'send_buffer_limited_seconds']],
+  ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'network_observed', 'network_retransmitted', 'network_out_of_order', 'network_sampled', 'send_buffer_limited_seconds']],
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
   ['What went wrong', ['failures', 'failures_refused', 'failures_timed_out', 'failures_unreachable', 'resets', 'timed_out', 'aborted', 'continued']],
   ['Not timed as requests', ['transfers', 'held', 'pushes', 'one_way']],
@@ -124,6 +126,7 @@ export const SIDE_GROUPS: [string, string[]][] = [
 /** The numbers of both ends of an edge together by the headings of the page, in the order in which people ask for them. */
 export const ENDS_GROUPS: [string, string[]][] = [
   ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio', 'delay_there_error', 'delay_back_error', 'above_minimum_there_p50', 'above_minimum_there_p99', 'above_minimum_back_p50', 'above_minimum_back_p99', 'matched_there', 'matched_back']],
+  ['The hosts’ stacks and the wire', ['sender_stack_there_p50', 'sender_stack_there_p99', 'wire_there_p50', 'wire_there_p99', 'wire_above_minimum_there_p50', 'wire_above_minimum_there_p99', 'receiver_stack_there_p50', 'receiver_stack_there_p99', 'at_cards_there', 'sender_stack_back_p50', 'sender_stack_back_p99', 'wire_back_p50', 'wire_back_p99', 'wire_above_minimum_back_p50', 'wire_above_minimum_back_p99', 'receiver_stack_back_p50', 'receiver_stack_back_p99', 'at_cards_back']],
   ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds']],
 ]
 
@@ -198,6 +201,7 @@ export const SIDE_MEANING: Record<string, string> = {
   network_observed: 'Packets that arrived at this end whose order and delay were looked at: what was found of them is an estimate for all',
   network_retransmitted: 'TCP segments that this end sent again',
   network_out_of_order: 'TCP segments that arrived at this end when one before them was missing: lost, or on its way',
+  network_sampled: 'Packets sent and received at this end that were sampled, to be found again at the other host: delays between hosts are of these',
   send_buffer_limited_seconds: 'Time in which the sender’s own buffer was too small for the path, of connections that ended',
   failures: 'Attempts to connect that failed',
   resets: 'Connections that ended with a reset instead of a close',
@@ -233,6 +237,24 @@ export const ENDS_MEANING: Record<string, string> = {
   above_minimum_back_p99: 'Between hosts: delay to the client above the least of the last 10 s; needs no clock',
   matched_there: 'Packets to the server that both hosts sampled in the last 10 s',
   matched_back: 'Packets to the client that both hosts sampled in the last 10 s',
+  sender_stack_there_p50: 'From the sender’s socket to the interface by which a packet to the server leaves its host: its network namespace, bridges, rules; one clock, exact',
+  sender_stack_there_p99: 'From the sender’s socket to the interface by which a packet to the server leaves its host: its network namespace, bridges, rules; one clock, exact',
+  wire_there_p50: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the server; as well known as the delay there is',
+  wire_there_p99: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the server; as well known as the delay there is',
+  wire_above_minimum_there_p50: 'By how much packets to the server were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  wire_above_minimum_there_p99: 'By how much packets to the server were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  receiver_stack_there_p50: 'From the interface by which a packet to the server came to its host to the receiver’s socket; one clock, exact',
+  receiver_stack_there_p99: 'From the interface by which a packet to the server came to its host to the receiver’s socket; one clock, exact',
+  at_cards_there: 'Packets to the server of the last 10 s that both hosts sampled, and saw leave and come in: those of the parts',
+  sender_stack_back_p50: 'From the sender’s socket to the interface by which a packet to the client leaves its host: its network namespace, bridges, rules; one clock, exact',
+  sender_stack_back_p99: 'From the sender’s socket to the interface by which a packet to the client leaves its host: its network namespace, bridges, rules; one clock, exact',
+  wire_back_p50: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the client; as well known as the delay there is',
+  wire_back_p99: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the client; as well known as the delay there is',
+  wire_above_minimum_back_p50: 'By how much packets to the client were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  wire_above_minimum_back_p99: 'By how much packets to the client were on the wire for longer than the fastest of the last 10 s; needs no clock',
+  receiver_stack_back_p50: 'From the interface by which a packet to the client came to its host to the receiver’s socket; one clock, exact',
+  receiver_stack_back_p99: 'From the interface by which a packet to the client came to its host to the receiver’s socket; one clock, exact',
+  at_cards_back: 'Packets to the client of the last 10 s that both hosts sampled, and saw leave and come in: those of the parts',
   client_seconds: 'Until the request is sent, and from the arrival of the reply until it is read; on average',
   network_there_seconds: 'A packet on its way to the server, on average',
   server_seconds: 'From the arrival of the request in the server’s socket to the first byte of the reply, on average',

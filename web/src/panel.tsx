@@ -15,7 +15,8 @@ import { probeEnds, probeFacts, probesBetween } from './hosts'
 import { endsOf } from './matrix'
 import { ENDS_GROUPS, ENDS_MEANING, SIDE_MEANING, USAGE_GROUPS } from './numbers'
 import { hostsOf } from './spark'
-import { lostText, SplitView } from './splitview'
+import { lostText, SplitView, Way } from './splitview'
+import { wayOf } from './split'
 import { short, type Change, type State } from './state'
 import { useExplainer } from './tip'
 import { AskWhatIf } from './whatifview'
@@ -139,6 +140,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
       {edge.split && <SplitView split={edge.split} of={of} numbers={graph.numbers.ends} match={match} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} />}
       <Between graph={graph} edge={edge} state={state} change={change} />
+      <Stacks graph={graph} edge={edge} state={state} change={change} />
       {client?.host && server?.host && client.host !== server.host && <HostsBetween client={client} server={server} range={range} />}
       {server && <Contention key={server.id} graph={graph} node={server} state={state} change={change} />}
       <Endpoints edge={edge} state={state} change={change} />
@@ -180,6 +182,23 @@ function Between({ graph, edge, state, change }: { graph: Graph; edge: Edge; sta
         {rows.map((n) => <div key={n.key}><dt title={ENDS_MEANING[n.key]}>{n.title}</dt><dd><Value value={ends[n.key]} unit={n.unit} path={`ends.${n.key}`} state={state} change={change} /></dd></div>)}
       </dl>
       {lost && <p class="muted small">{lost}</p>}
+    </section>
+  )
+}
+
+/** The way between two hosts in its parts: where packets of the edge were on it, there and back. */
+function Stacks({ graph, edge, state, change }: { graph: Graph; edge: Edge; state: State; change: Change }) {
+  const [title, keys] = ENDS_GROUPS[1]!
+  const ends = endsOf(edge)
+  const rows = graph.numbers.ends.filter((n) => keys.includes(n.key) && ends[n.key] !== undefined)
+  if (rows.length === 0) return null
+  return (
+    <section class="group" data-stacks data-of={edge.id}>
+      <h3>{title} <span class="muted">· median</span></h3>
+      {(['there', 'back'] as const).map((way) => <Way key={way} way={way} parts={wayOf(ends, way)} />)}
+      <dl class="numbers">
+        {rows.map((n) => <div key={n.key}><dt title={ENDS_MEANING[n.key]}>{n.title}</dt><dd><Value value={ends[n.key]} unit={n.unit} path={`ends.${n.key}`} state={state} change={change} /></dd></div>)}
+      </dl>
     </section>
   )
 }

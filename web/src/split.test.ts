@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { grewText, partsOf } from './split'
+import { grewText, partsOf, wayOf } from './split'
 
 it('the parts add up to the whole, in the order of their time', () => {
   const parts = partsOf({ client_seconds: 1, network_there_seconds: 2, server_seconds: 4, network_back_seconds: 1 })
@@ -20,4 +20,15 @@ it('says which part grew against the time before', () => {
   // What became faster is not told, nor what is a small share of the whole.
   expect(grewText(now, { ...now, server_seconds: 0.007, network_back_seconds: 0.00006 }, 60)).toBe('No part grew by over a tenth against the 60 s before.')
   expect(grewText(now, { ...now, network_back_seconds: undefined }, 60)).toBeUndefined()
+})
+
+it('the way between two hosts has its stacks, and the wire as well as it is known', () => {
+  const ends = { at_cards_there: 40, sender_stack_there_p50: 1e-5, wire_there_p50: 6e-5, wire_above_minimum_there_p50: 1e-5, receiver_stack_there_p50: 3e-5 }
+  expect(wayOf(ends, 'there')!.map((p) => [p.title, p.key, Math.round(p.share * 10)])).toEqual([
+    ['Sender’s stack', 'sender_stack_there_p50', 1], ['Wire', 'wire_there_p50', 6], ['Receiver’s stack', 'receiver_stack_there_p50', 3],
+  ])
+  const free = wayOf({ ...ends, wire_there_p50: undefined }, 'there')!
+  expect(free[1]).toMatchObject({ title: 'Wire, above the least', key: 'wire_above_minimum_there_p50', seconds: 1e-5 })
+  expect(free[2]!.from + free[2]!.share).toBeCloseTo(1)
+  expect(wayOf(ends, 'back')).toBeUndefined()
 })

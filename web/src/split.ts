@@ -1,5 +1,5 @@
 import { digits, duration, span } from './format'
-import type { Split } from './types'
+import type { Seconds, Split } from './types'
 
 export interface Part {
   title: string
@@ -28,6 +28,34 @@ export function partsOf(split: Split): Part[] {
   let from = 0
   return PARTS.map((p) => {
     const part = { ...p, seconds: split[p.key], share: whole > 0 ? split[p.key] / whole : 0, from }
+    from += part.share
+    return part
+  })
+}
+
+/** One of the parts of the way of packets between two hosts. */
+export interface WayPart {
+  title: string
+  /** The key of its number. */
+  key: string
+  seconds: number
+  share: number
+  from: number
+}
+
+/** The way of packets one way between two hosts, at the median: the sender's stack, the wire, the receiver's stack. Where the wire is not known, because of the clocks, it is by how much it is above the least. Undefined where packets were not seen at both hosts' interfaces. */
+export function wayOf(ends: Record<string, Seconds | undefined>, way: 'there' | 'back'): WayPart[] | undefined {
+  if (ends[`at_cards_${way}`] === undefined) return undefined
+  const known = ends[`wire_${way}_p50`] !== undefined
+  const parts = [
+    { title: 'Sender’s stack', key: `sender_stack_${way}_p50` },
+    known ? { title: 'Wire', key: `wire_${way}_p50` } : { title: 'Wire, above the least', key: `wire_above_minimum_${way}_p50` },
+    { title: 'Receiver’s stack', key: `receiver_stack_${way}_p50` },
+  ].map((p) => ({ ...p, seconds: Number(ends[p.key] ?? 0) }))
+  const whole = parts.reduce((sum, p) => sum + p.seconds, 0)
+  let from = 0
+  return parts.map((p) => {
+    const part = { ...p, share: whole > 0 ? p.seconds / whole : 0, from }
     from += part.share
     return part
   })

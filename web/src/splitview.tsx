@@ -1,7 +1,8 @@
 import { Chart, chartPath, type ChartOf } from './chart'
 import { useChart } from './data'
 import { digits, duration, format } from './format'
-import { grewText, partsOf, SPLIT_LINES } from './split'
+import { grewText, partsOf, SPLIT_LINES, type WayPart } from './split'
+import { ENDS_MEANING } from './numbers'
 import type { Edge, NumberInfo, Split } from './types'
 
 interface Props {
@@ -36,6 +37,25 @@ export function SplitView({ split, of, numbers, match, range, theme, bound, zoom
       <Grew split={split} of={of} range={range} />
       <Chart title="Over time" unit="s" of={of} lines={lines} range={range} theme={theme} bound={bound} zoom={zoom} points={SPLIT_POINTS} stacked />
     </section>
+  )
+}
+
+/** A bar of the parts of the way there or back, and what each is. */
+export function Way({ way, parts }: { way: 'there' | 'back'; parts?: WayPart[] }) {
+  if (!parts) return null
+  return (
+    <div data-way={way}>
+      <svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label={`The way ${way}: ${parts.map((p) => `${p.title} ${digits(p.share * 100)} %`).join(', ')}`}>
+        {parts.map((p, i) => <rect key={p.key} class={`part-${i}`} x={p.from * 100} width={p.share * 100} height="10" />)}
+      </svg>
+      <ul class="host-parts">
+        {parts.map((p, i) => (
+          <li key={p.key} class="part" title={ENDS_MEANING[p.key]}>
+            <i class={`swatch part-${i}`} aria-hidden="true" /><span class="part-name">{p.title} {way}</span><span class="part-value">{duration(p.seconds)} · {digits(p.share * 100)} %</span>
+          </li>
+        ))}
+      </ul>
+    </div>
   )
 }
 

@@ -91,6 +91,25 @@ export interface Network {
   /** By how much the delays between hosts may be wrong, because of the two clocks. */
   delay_there_error?: Seconds
   delay_back_error?: Seconds
+  /** Between hosts: the parts of the way, of the packets that were seen at both hosts' interfaces. */
+  at_cards_there?: number
+  sender_stack_there_p50?: Seconds
+  sender_stack_there_p99?: Seconds
+  wire_there_p50?: Seconds
+  wire_there_p99?: Seconds
+  wire_above_minimum_there_p50?: Seconds
+  wire_above_minimum_there_p99?: Seconds
+  receiver_stack_there_p50?: Seconds
+  receiver_stack_there_p99?: Seconds
+  at_cards_back?: number
+  sender_stack_back_p50?: Seconds
+  sender_stack_back_p99?: Seconds
+  wire_back_p50?: Seconds
+  wire_back_p99?: Seconds
+  wire_above_minimum_back_p50?: Seconds
+  wire_above_minimum_back_p99?: Seconds
+  receiver_stack_back_p50?: Seconds
+  receiver_stack_back_p99?: Seconds
 }
 
 export interface NumberInfo {

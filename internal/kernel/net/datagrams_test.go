@@ -232,15 +232,26 @@ func TestOneWayStream(t *testing.T) {
 	want.Packets = model.PacketCounters{SentPackets: n, SentBytes: 13 * n}
 	got := udpEdges(t, p, port(server), model.RoleClient)[0].Counters
 	got.Latency, got.Requests = nil, 0
+	expectSampled(t, &got.Packets, n)
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("client: counted %+v, want %+v", got, want)
 	}
 	got = udpEdges(t, p, port(server), model.RoleServer)[0].Counters
 	got.Latency, got.Requests = nil, 0
 	got.Packets.Delay, got.Packets.DelayVariationNS, got.Packets.Observed = nil, 0, 0
+	expectSampled(t, &got.Packets, n)
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", turned(want)) {
 		t.Errorf("server: counted %+v, want %+v", got, turned(want))
 	}
+}
+
+// expectSampled holds that some of so many packets were sampled, and takes them out.
+func expectSampled(t *testing.T, p *model.PacketCounters, packets uint64) {
+	t.Helper()
+	if p.Sampled == 0 || p.Sampled > packets {
+		t.Errorf("%d packets of %d were sampled", p.Sampled, packets)
+	}
+	p.Sampled = 0
 }
 
 // A request without a reply shows as waiting, and as unanswered when its socket is closed or five

@@ -109,7 +109,7 @@ func (p *Net) openEdges(k *host.Kernel) error {
 	p.AddFeature(iterateHook, err)
 	errs = append(errs, err, p.openDatagrams(k, spec, objects))
 	errs = append(errs, p.attachData(k, spec, maps), p.Attach(k, spec, maps, retransmitHook))
-	errs = append(errs, p.openPackets(k, spec, objects), p.openPacketDrops(k, spec, objects))
+	errs = append(errs, p.openPackets(k, spec, objects), p.openUplinks(k, spec, objects), p.openPacketDrops(k, spec, objects))
 	p.edges.sweep, err = p.openSweep(k, spec, maps, sweepConnections, objects.Connections)
 	errs = append(errs, err)
 	p.edges.pairs.sweep, err = p.openSweep(k, spec, maps, sweepPairs, objects.Pairs)

@@ -19,6 +19,12 @@ type edgesBegun struct {
 	Entries [512]uint64
 }
 
+type edgesCardPacket struct {
+	_      structs.HostLayout
+	Packet uint64
+	Value  uint64
+}
+
 type edgesConnection struct {
 	_              structs.HostLayout
 	Owner          uint64
@@ -653,6 +659,7 @@ type edgesPacketSample struct {
 	Number    uint64
 	Packet    uint64
 	Ns        uint64
+	CardNs    uint64
 	Edge      uint32
 	Direction uint16
 	Level     uint16
@@ -834,6 +841,8 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	edgesMapAwaitedAtCard          = "awaited_at_card"
+	edgesMapCameByCard             = "came_by_card"
 	edgesMapConnections            = "connections"
 	edgesMapCrowdedFlows           = "crowded_flows"
 	edgesMapCrowdedQueries         = "crowded_queries"
@@ -892,6 +901,8 @@ const (
 	edgesProgKfreeSkb              = "kfree_skb"
 	edgesProgOpenDatagramSockets   = "open_datagram_sockets"
 	edgesProgOpenSockets           = "open_sockets"
+	edgesProgPacketEntersHost      = "packet_enters_host"
+	edgesProgPacketLeavesHost      = "packet_leaves_host"
 	edgesProgPacketReceived        = "packet_received"
 	edgesProgPacketSent            = "packet_sent"
 	edgesProgSockRecvLength        = "sock_recv_length"
@@ -1000,6 +1011,8 @@ type edgesProgramSpecs struct {
 	KfreeSkb              *ebpf.ProgramSpec `ebpf:"kfree_skb"`
 	OpenDatagramSockets   *ebpf.ProgramSpec `ebpf:"open_datagram_sockets"`
 	OpenSockets           *ebpf.ProgramSpec `ebpf:"open_sockets"`
+	PacketEntersHost      *ebpf.ProgramSpec `ebpf:"packet_enters_host"`
+	PacketLeavesHost      *ebpf.ProgramSpec `ebpf:"packet_leaves_host"`
 	PacketReceived        *ebpf.ProgramSpec `ebpf:"packet_received"`
 	PacketSent            *ebpf.ProgramSpec `ebpf:"packet_sent"`
 	SockRecvLength        *ebpf.ProgramSpec `ebpf:"sock_recv_length"`
@@ -1023,6 +1036,8 @@ type edgesProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgesMapSpecs struct {
+	AwaitedAtCard     *ebpf.MapSpec `ebpf:"awaited_at_card"`
+	CameByCard        *ebpf.MapSpec `ebpf:"came_by_card"`
 	Connections       *ebpf.MapSpec `ebpf:"connections"`
 	CrowdedFlows      *ebpf.MapSpec `ebpf:"crowded_flows"`
 	CrowdedQueries    *ebpf.MapSpec `ebpf:"crowded_queries"`
@@ -1136,6 +1151,8 @@ func (o *edgesObjects) Close() error {
 //
 // It can be passed to loadEdgesObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgesMaps struct {
+	AwaitedAtCard     *ebpf.Map `ebpf:"awaited_at_card"`
+	CameByCard        *ebpf.Map `ebpf:"came_by_card"`
 	Connections       *ebpf.Map `ebpf:"connections"`
 	CrowdedFlows      *ebpf.Map `ebpf:"crowded_flows"`
 	CrowdedQueries    *ebpf.Map `ebpf:"crowded_queries"`
@@ -1188,6 +1205,8 @@ type edgesMaps struct {
 
 func (m *edgesMaps) Close() error {
 	return _EdgesClose(
+		m.AwaitedAtCard,
+		m.CameByCard,
 		m.Connections,
 		m.CrowdedFlows,
 		m.CrowdedQueries,
@@ -1296,6 +1315,8 @@ type edgesPrograms struct {
 	KfreeSkb              *ebpf.Program `ebpf:"kfree_skb"`
 	OpenDatagramSockets   *ebpf.Program `ebpf:"open_datagram_sockets"`
 	OpenSockets           *ebpf.Program `ebpf:"open_sockets"`
+	PacketEntersHost      *ebpf.Program `ebpf:"packet_enters_host"`
+	PacketLeavesHost      *ebpf.Program `ebpf:"packet_leaves_host"`
 	PacketReceived        *ebpf.Program `ebpf:"packet_received"`
 	PacketSent            *ebpf.Program `ebpf:"packet_sent"`
 	SockRecvLength        *ebpf.Program `ebpf:"sock_recv_length"`
@@ -1327,6 +1348,8 @@ func (p *edgesPrograms) Close() error {
 		p.KfreeSkb,
 		p.OpenDatagramSockets,
 		p.OpenSockets,
+		p.PacketEntersHost,
+		p.PacketLeavesHost,
 		p.PacketReceived,
 		p.PacketSent,
 		p.SockRecvLength,

@@ -43,6 +43,7 @@ type Net struct {
 	tls     *tlsWatcher
 	log     *transactionLog
 	slices  *packetSlices // nil where packets are not observed
+	uplinks *uplinks      // nil where they are not followed
 }
 
 // New makes the module.
@@ -92,7 +93,7 @@ func (p *Net) Parts() []host.Part {
 		{Rank: 12, Part: model.Part{Name: "tls", Purpose: "requests of encrypted connections", Fixed: true}},
 	}
 	if p.slices != nil {
-		parts = append(parts, p.slices.part())
+		parts = append(parts, p.packetsPart())
 	}
 	return append(parts, host.Part{Rank: 3, Part: model.Part{Name: "drops",
 		Purpose: "packets that the kernel dropped, and why"}, Functions: []string{dropHook.Program}})

@@ -42,11 +42,15 @@ type directionSamples struct {
 	// recent have their times by CLOCK_MONOTONIC; the last fresh of them are those of this reading.
 	recent []sampledPacket
 	fresh  int
+	// total is how many there were.
+	total uint64
 }
 
 type sampledPacket struct {
 	packet, ns uint64
-	level      uint8
+	// card is when it left by an uplink or came by one; 0: that was not seen.
+	card  uint64
+	level uint8
 }
 
 func (p *Net) openPacketSamples(objects *edgeObjects, edges int) (*sampleReader, error) {
@@ -102,7 +106,7 @@ func (r *sampleReader) takeOne(number uint64) {
 		r.missed.Add(1)
 		return
 	}
-	one := sampledPacket{host.Load(&e.Packet), host.Load(&e.Ns), uint8(min(e.Level, maxLevel))}
+	one := sampledPacket{host.Load(&e.Packet), host.Load(&e.Ns), host.Load(&e.CardNs), uint8(min(e.Level, maxLevel))}
 	index, direction := int(e.Edge), int(e.Direction)
 	if host.Load(&e.Number) != number {
 		r.missed.Add(1)
@@ -114,6 +118,7 @@ func (r *sampleReader) takeOne(number uint64) {
 	d := &r.edges[index][direction]
 	d.recent = append(d.recent, one)
 	d.fresh++
+	d.total++
 }
 
 // forget drops what is too old, and what there is no room for: the least round of them, as the other host does.
@@ -158,11 +163,32 @@ func nextLevel(level uint8, fresh []sampledPacket, elapsed time.Duration) uint8 
 func (r *sampleReader) of(index int, ahead time.Duration) (all []model.PacketSample) {
 	for direction := range r.edges[index] {
 		for _, s := range r.edges[index][direction].recent {
+			sent := direction == int(edgesPacketDirectionPACKET_SENT)
 			all = append(all, model.PacketSample{Packet: s.packet >> (64 - model.PacketSampleBits), Level: s.level,
-				Sent: direction == int(edgesPacketDirectionPACKET_SENT), Time: time.Unix(0, int64(s.ns)+int64(ahead))})
+				Sent: sent, Time: time.Unix(0, int64(s.ns)+int64(ahead)), Stack: s.stack(sent)})
 		}
 	}
 	return all
+}
+
+// stack is for how long it was between its socket and an uplink, 1 ns at least; 0 where it was seen at none.
+func (s *sampledPacket) stack(sent bool) time.Duration {
+	from, to := s.card, s.ns
+	if sent {
+		from, to = s.ns, s.card
+	}
+	if s.card == 0 || to < from {
+		return 0
+	}
+	return time.Duration(max(to-from, 1))
+}
+
+// sampled is how many packets of an edge were.
+func (r *sampleReader) sampled(index int) (n uint64) {
+	for direction := range r.edges[index] {
+		n += r.edges[index][direction].total
+	}
+	return n
 }
 
 // free forgets an edge.

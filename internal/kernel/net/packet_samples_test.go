@@ -75,6 +75,13 @@ func TestPacketSamplesOfBothEnds(t *testing.T) {
 		t.Errorf("there %d of %d sent and %d received, back %d of %d and %d, want %d, the client's one less", there,
 			len(client[1]), len(server[0]), back, len(server[1]), len(client[0]), exchanges)
 	}
+	sampledThere, sampledBack := packetsOf(t, p, model.TCP, port)
+	if want := len(client[0]) + len(client[1]); sampledThere.Sampled != uint64(want) {
+		t.Errorf("the client's end tells of %d samples, want %d", sampledThere.Sampled, want)
+	}
+	if sampledBack.Sampled != 2*exchanges {
+		t.Errorf("the server's end tells of %d samples, want %d", sampledBack.Sampled, 2*exchanges)
+	}
 	for _, at := range client[1] {
 		if at.Before(begun) || at.After(time.Now()) {
 			t.Errorf("a packet was sent at %v, the conversation began at %v", at, begun)

@@ -246,9 +246,25 @@ func (s *packetSlices) runs(hook int) (sum uint64) {
 	return sum
 }
 
-// part is how packets are shed. Their numbers go on: they are the kernel's.
-func (s *packetSlices) part() host.Part {
-	set := func(which *bool, to bool) func() error { return func() error { return s.set(which, to) } }
+// givenUp tells whether no packet is to be observed for now.
+func (s *packetSlices) givenUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shed || s.paused
+}
+
+// packetsPart is how packets are shed. Their numbers go on: they are the kernel's.
+func (p *Net) packetsPart() host.Part {
+	set := func(which *bool, to bool) func() error {
+		return func() error {
+			err := p.slices.set(which, to)
+			if p.uplinks != nil {
+				err = errors.Join(err, p.uplinks.setSuspended(p.slices.givenUp()))
+			}
+			return err
+		}
+	}
+	s := p.slices
 	return host.Part{Rank: 3, Part: model.Part{Name: "packets",
 		Purpose: "delay and order of packets on the way"}, Always: true,
 		Detaching: set(&s.shed, true), Attached: set(&s.shed, false),

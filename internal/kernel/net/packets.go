@@ -43,7 +43,7 @@ func (r *packetReader) complete(index int, datagrams *edgesDatagramEdge, transpo
 		Repeated: host.Load(&e.Counts.RepeatedPackets), DelayVariationNS: host.Load(&e.DelayVariationNs),
 		UnreadNS: host.Load(&e.UnreadSumNs), UnreadRequests: host.Load(&e.UnreadRequests),
 		Observed: host.Load(&e.Counts.ObservedPackets), Retransmitted: host.Load(&e.Counts.RetransmittedPackets),
-		OutOfOrder: host.Load(&e.Counts.OutOfOrderPackets),
+		OutOfOrder: host.Load(&e.Counts.OutOfOrderPackets), Sampled: r.samples.sampled(index),
 	}
 	if transport == model.UDP {
 		c.Packets.SentPackets = c.SentPackets + host.Load(&datagrams.SentExtra)

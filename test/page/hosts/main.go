@@ -35,6 +35,8 @@ const (
 	port  = 5432
 	// sampled packets leave one after the other, and take so long, every second one longer.
 	sampled, took, longer = 80 * time.Millisecond, time.Millisecond, 200 * time.Microsecond
+	// Of that they are for so long in the stacks of the two hosts.
+	sending, receiving = 100 * time.Microsecond, 200 * time.Microsecond
 	// clockError is of each host.
 	clockError = 100 * time.Microsecond
 )
@@ -204,9 +206,9 @@ func (h *host) snapshot() *model.Snapshot {
 func (h *host) samples(now time.Time) (samples []model.PacketSample) {
 	for i := max(0, now.Add(-model.PacketSamplesLast).Sub(h.begun)/sampled); ; i++ {
 		sent := h.begun.Add(i * sampled)
-		one := model.PacketSample{Packet: uint64(i) + 1<<40, Time: sent, Sent: (i%2 == 0) == h.client}
+		one := model.PacketSample{Packet: uint64(i) + 1<<40, Time: sent, Sent: (i%2 == 0) == h.client, Stack: sending}
 		if !one.Sent {
-			one.Time = sent.Add(took + i/2%2*longer)
+			one.Time, one.Stack = sent.Add(took+i/2%2*longer), receiving
 		}
 		if one.Time.After(now) {
 			return samples
