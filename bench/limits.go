@@ -89,7 +89,7 @@ func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options
 		if ahead, err = addLatencies(ahead, &history, step, limitStep, 2, 3); err != nil {
 			return nil, err
 		}
-		if step.served < saturated*rate {
+		if !step.keptUp(o.look) {
 			if proof, err = a.proof(s, step); err != nil {
 				return nil, err
 			}
@@ -191,6 +191,11 @@ type appStep struct {
 	idle     float64
 	graph    *graph.Graph
 	analysis *graph.Analysis
+}
+
+// keptUp is that what was asked for in a time was served, but for chance: requests come at random.
+func (s *appStep) keptUp(during time.Duration) bool {
+	return s.served >= saturated*s.asked-3*math.Sqrt(s.asked/during.Seconds())
 }
 
 // usage is what a container used.
