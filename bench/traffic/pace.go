@@ -86,7 +86,11 @@ func (p Pace) ask(ctx context.Context, a Asker, begin time.Time, i int) (Seen, e
 	for ctx.Err() == nil {
 		sent := time.Now()
 		if interval > 0 && meant.After(sent) {
-			time.Sleep(meant.Sub(sent))
+			select {
+			case <-ctx.Done():
+				return seen, ctx.Err()
+			case <-time.After(meant.Sub(sent)):
+			}
 			sent = time.Now()
 		}
 		if interval == 0 && sent.After(end) || interval > 0 && !meant.Before(end) {
