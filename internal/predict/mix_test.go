@@ -25,7 +25,7 @@ func mixed(r *rand.Rand, dear float64) *History {
 
 // ofLine is the limit of a resource as its line has it, which does not bend.
 func ofLine(r *Resource) Interval {
-	high := *r.Limit.High * (1 - bend*max(1-r.then.Greatest/r.Limit.Value, 0))
+	high := *r.Limit.High * (1 - bend)
 	return Interval{r.Limit.Value, r.Limit.Low, &high}
 }
 
