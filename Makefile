@@ -242,10 +242,10 @@ bench-placement: ## two jobs of a data cluster on placements that are deployed, 
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
 
 .PHONY: bench-predict
-bench-predict: ## raise the load of the demo shop and of two other applications to their limits: what was told of them and of p99 at each share of it, beside what came (root; 20 minutes)
+bench-predict: ## raise the load of the demo shop and of three other applications to their limits, and try what-ifs: what was told beside what came; rewrites tables of docs/analysis.md (root; 25 minutes)
 	@scripts/install bench
 	@$(MAKE) build
-	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation,limits
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation,limits,whatif -docs docs
 
 .PHONY: bench-incast
 bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, beside paper 004 and a real shaped link; rewrites docs/incast.md (root; a minute)

@@ -1,17 +1,10 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -25,86 +18,31 @@ import (
 )
 
 const (
-	// limitLook is how long an application is watched at a rate, in so many stretches, and limitStep how much more than the
-	// last one the next rate is.
-	limitLook, limitStretches = 12 * time.Second, 4
-	limitStep                 = 1.25
-	limitConnections          = 64
+	// limitStretches is in how many stretches of time a rate is watched, and limitStep how much more than the last one the
+	// next rate is.
+	limitStretches   = 4
+	limitStep        = 1.25
+	limitConnections = 64
 	// limitLength bounds the measurement of one application.
 	limitLength = 8 * time.Minute
 )
 
-// limitedApp is an application of several containers of which the limit is known to be something.
-type limitedApp struct {
-	name string
-	// first is the first rate of requests, byCPU whether CPU time or a quota is the limit.
-	first float64
-	byCPU bool
-	start func(*appStage) (url string, err error)
-}
-
-// limitedApps have other bottlenecks than the demo shop.
-var limitedApps = []limitedApp{
-	{name: "nginx, a worker with a quota, Redis", first: 8, byCPU: true, start: func(s *appStage) (string, error) {
-		redis, err := s.run("redis", nil, "/usr/bin/redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "")
-		if err != nil {
-			return "", err
-		}
-		worker, err := s.run("worker", []string{"--cpus", "0.3"}, "/apps", "work", redis+":6379", "4000")
-		if err != nil {
-			return "", err
-		}
-		configuration := fmt.Sprintf(`daemon off; user root; worker_processes 1; pid /tmp/pid; error_log stderr warn;
-events { worker_connections 1000; }
-http {
-	access_log off; keepalive_requests 100000000; client_body_temp_path /tmp/body; proxy_temp_path /tmp/proxy;
-	fastcgi_temp_path /tmp/fastcgi; uwsgi_temp_path /tmp/uwsgi; scgi_temp_path /tmp/scgi;
-	upstream worker { server %s:8080; keepalive %d; }
-	server { listen 8080; location / { proxy_pass http://worker; proxy_http_version 1.1; proxy_set_header Connection ""; } }
-}`, worker, limitConnections)
-		if err := os.WriteFile(filepath.Join(s.directory, "nginx.conf"), []byte(configuration), 0o644); err != nil {
-			return "", err
-		}
-		front, err := s.run("front", []string{"-v", s.directory + ":/etc/app:ro"}, "/usr/sbin/nginx", "-c", "/etc/app/nginx.conf")
-		return "http://" + front + ":8080/", err
-	}},
-	{name: "a pool of 4 connections to PostgreSQL", first: 12, start: func(s *appStage) (string, error) {
-		const programs = "/usr/lib/postgresql/15/bin/"
-		data := filepath.Join(s.directory, "data")
-		const nobody = 65534
-		if err := errors.Join(os.Mkdir(data, 0o700), os.Chown(data, nobody, nobody)); err != nil {
-			return "", err
-		}
-		user := []string{"--user", fmt.Sprint(nobody), "-v", data + ":/data"}
-		if _, err := s.docker(append(append([]string{"run", "--rm"}, s.mounts(user)...), s.name, programs+"initdb", "-D", "/data",
-			"-U", "postgres", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8")...); err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte("host all all all trust\n"), 0o644); err != nil {
-			return "", err
-		}
-		database, err := s.run("db", user, programs+"postgres", "-D", "/data", "-c", "listen_addresses=*",
-			"-c", "unix_socket_directories=/tmp", "-c", "fsync=off", "-c", "jit=off", "-c", "autovacuum=off")
-		if err != nil {
-			return "", err
-		}
-		front, err := s.run("front", nil, "/apps", "pool", database+":5432", "4")
-		return "http://" + front + ":8080/", err
-	}},
-}
-
 // measureLimits raises the load of applications whose limits are not alike, and compares what is told of the limit at 15
-// to 33 % of it with where it is.
-func measureLimits(ctx context.Context, _ options) (rows []row, err error) {
+// to 70 % of it with where it is, and what is told of durations with those at that load.
+func measureLimits(ctx context.Context, o options) (rows []row, err error) {
 	host, stop, err := watch(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
 	for i := range limitedApps {
-		more, err := limitedApps[i].measure(ctx, host)
+		a := &limitedApps[i]
+		if !strings.Contains(a.name, o.apps) {
+			continue
+		}
+		more, err := a.measure(ctx, host, o)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", limitedApps[i].name, err)
+			return nil, fmt.Errorf("%s: %w", a.name, err)
 		}
 		rows = append(rows, more...)
 	}
@@ -117,7 +55,7 @@ type toldLimit struct {
 	*predict.Prediction
 }
 
-func (a *limitedApp) measure(ctx context.Context, host *outsight.Host) (rows []row, err error) {
+func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options) (rows []row, err error) {
 	ctx, stop := context.WithTimeout(ctx, limitLength)
 	defer stop()
 	s, err := newAppStage(ctx)
@@ -134,50 +72,95 @@ func (a *limitedApp) measure(ctx context.Context, host *outsight.Host) (rows []r
 	}
 	var history predict.History
 	var told []toldLimit
-	greatest := 0.0
+	var ahead []toldLatency
+	greatest, proof := 0.0, ""
 	for rate := a.first; ; rate *= limitStep {
-		served, err := a.look(ctx, host, s, url, rate, &history)
+		step, err := s.look(ctx, host, url, rate, o.look, &history)
 		if err != nil {
 			return nil, err
 		}
-		greatest = max(greatest, served)
+		greatest = max(greatest, step.served)
 		p, err := history.Predict(predict.Scenario{Times: 1})
 		if err != nil {
 			return nil, err
 		}
-		told = append(told, toldLimit{served, p})
-		progress("%s: asked for %.0f/s, served %.0f/s; %s", a.name, rate, served, limitSaid(p))
-		if served < saturated*rate {
+		told = append(told, toldLimit{step.served, p})
+		progress("%s: asked for %.0f/s, served %.0f/s; %s", a.name, rate, step.served, limitSaid(p))
+		if ahead, err = addLatencies(ahead, &history, step, limitStep, 2, 3); err != nil {
+			return nil, err
+		}
+		if !step.keptUp(o.look) {
+			if proof, err = a.proof(s, step); err != nil {
+				return nil, err
+			}
+			progress("%s: %s", a.name, proof)
 			break
 		}
 	}
+	lines := [][]string{{"told at this share of the limit", "CPU time allows", "bounds", "the limit is within", "off by", "what else is told"}}
 	for _, t := range told {
 		if share := t.served / greatest; share >= 0.15 && share <= 0.7 && t.Limit != nil {
 			rows = append(rows, a.row(&t, greatest))
+			lines = append(lines, a.line(&t, greatest))
 		}
 	}
-	return rows, nil
+	latencies := latenciesAhead(a.name, ahead, greatest)
+	return append(rows, latencies...), o.document("analysis.md", a.part, fmt.Sprintf("The limit is %.0f/s: %s.\n\n%s\n%s",
+		greatest, proof, markdown(lines), latencyTable(ahead, greatest)))
 }
 
-// row compares what was told with where the limit is. Where it is not CPU time, a narrow interval is wrong.
+// line is what was told at a rate as a line of a table.
+func (a *limitedApp) line(t *toldLimit, greatest float64) []string {
+	off := fmt.Sprintf("%.0f %%", 100*math.Abs(t.Limit.Value/greatest-1))
+	if !a.byCPU {
+		off = "–"
+	}
+	var also []string
+	for i := range t.Pools {
+		if pool := &t.Pools[i]; pool.Limit != nil && pool.Limit.Value < t.Limit.Value {
+			also = append(also, fmt.Sprintf("%.0f connections are busy at %.0f/s", pool.Open, pool.Limit.Value))
+		}
+	}
+	for range t.Doubts {
+		also = append(also, "it cannot be told")
+		break
+	}
+	if t.AtMost != "" {
+		also = append(also, "at most that")
+	}
+	return []string{fmt.Sprintf("%.0f %%", 100*t.served/greatest), fmt.Sprintf("%.0f/s", t.Limit.Value), limitBounds(t.Limit),
+		yes(t.within(greatest)), off, strings.Join(also, "; ")}
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// within is that the limit is within the bounds.
+func (t *toldLimit) within(greatest float64) bool {
+	return t.Limit.Low <= greatest && (t.Limit.High == nil || greatest <= *t.Limit.High)
+}
+
+// row compares what was told with where the limit is. Where it is not CPU time, no interval without a doubt may be wrong.
 func (a *limitedApp) row(t *toldLimit, greatest float64) row {
 	share := 100 * t.served / greatest
 	r := row{what: fmt.Sprintf("%s: told at %.0f %% of the limit", a.name, share), unit: "% off",
-		value: 100 * math.Abs(t.Limit.Value/greatest-1), detail: fmt.Sprintf("%s; it is %.0f/s", limitSaid(t.Prediction), greatest)}
-	if a.byCPU {
-		if share <= 33 {
-			r.budget = saturationBudget
-		}
-		return r
-	}
-	for i := range t.Pools {
-		if pool := &t.Pools[i]; pool.Limit != nil && pool.Limit.Value < t.Limit.Value {
-			r.value = 100 * math.Abs(pool.Limit.Value/greatest-1)
-			r.detail += fmt.Sprintf(", by %.0f connections of %s %.0f/s (fixed: %v)", pool.Open, pool.Name, pool.Limit.Value, pool.Fixed)
-			break
-		}
+		value: 100 * math.Abs(t.Limit.Value/greatest-1), detail: fmt.Sprintf("%s; it is %.0f/s, within: %v", limitSaid(t.Prediction),
+			greatest, t.within(greatest))}
+	if a.byCPU && share <= 33 {
+		r.budget = saturationBudget
 	}
 	return r
+}
+
+func limitBounds(i *predict.Interval) string {
+	if i.High == nil {
+		return fmt.Sprintf("%.0f or more", i.Low)
+	}
+	return fmt.Sprintf("%.0f to %.0f", i.Low, *i.High)
 }
 
 // limitSaid is what is told of the limit.
@@ -185,31 +168,61 @@ func limitSaid(p *predict.Prediction) string {
 	if p.Limit == nil {
 		return "no limit is told"
 	}
-	high := math.Inf(1)
-	if p.Limit.High != nil {
-		high = *p.Limit.High
-	}
 	by := p.LimitedBy
 	for i := range p.Resources {
 		if p.Resources[i].Node == by {
 			by = p.Resources[i].Name
 		}
 	}
-	text := fmt.Sprintf("%.0f/s (%.0f to %.0f) by %s", p.Limit.Value, p.Limit.Low, high, by)
-	if len(p.Doubts) > 0 {
-		text += fmt.Sprintf(", with %d doubts", len(p.Doubts))
+	text := fmt.Sprintf("%.0f/s (%s) by %s", p.Limit.Value, limitBounds(p.Limit), by)
+	for _, d := range p.Doubts {
+		text += "; in doubt, as " + d.Text
+	}
+	if p.AtMost != "" {
+		text += "; at most, as " + p.AtMost
 	}
 	return text
 }
 
-// look asks at a rate and adds what is seen meanwhile to the history. It answers how many requests were served a second.
-func (a *limitedApp) look(ctx context.Context, host *outsight.Host, s *appStage, url string, rate float64,
-	history *predict.History) (served float64, err error) {
+// appStep is what was seen while an application was asked at a rate.
+type appStep struct {
+	asked, served float64
+	// idle is the share of the time in which the host's CPUs have nothing to do.
+	idle     float64
+	graph    *graph.Graph
+	analysis *graph.Analysis
+}
+
+// keptUp is that what was asked for in a time was served, but for chance: requests come at random.
+func (s *appStep) keptUp(during time.Duration) bool {
+	return s.served >= saturated*s.asked-3*math.Sqrt(s.asked/during.Seconds())
+}
+
+// usage is what a container used.
+func (s *appStep) usage(name string) *graph.Usage {
+	for _, n := range s.graph.Nodes {
+		if n.Name == name {
+			return n.Usage
+		}
+	}
+	return nil
+}
+
+// p99 is that of the entry in seconds, 0 where it is not known.
+func (s *appStep) p99() float64 {
+	if len(s.analysis.Entries) == 0 || s.analysis.Entries[0].P99 == nil {
+		return 0
+	}
+	return float64(*s.analysis.Entries[0].P99)
+}
+
+// look asks at a rate and adds what is seen meanwhile to the history, if there is one.
+func (s *appStage) look(ctx context.Context, host *outsight.Host, url string, rate float64, length time.Duration,
+	history *predict.History) (step *appStep, err error) {
 	const settle = 2 * time.Second
 	// It ends when all has been seen.
-	pace := traffic.Pace{Rate: rate, Connections: min(int(rate), limitConnections), Duration: limitLength}
+	pace := traffic.Pace{Rate: rate, Connections: limitConnections, Duration: limitLength, Random: true}
 	asking, stop := context.WithCancel(ctx)
-	defer stop()
 	done := make(chan error, 1)
 	var answered atomic.Uint64
 	go func() {
@@ -219,32 +232,54 @@ func (a *limitedApp) look(ctx context.Context, host *outsight.Host, s *appStage,
 		}
 		done <- err
 	}()
-	end := func(err error) error {
+	defer func() {
 		stop()
-		return errors.Join(err, <-done)
-	}
+		err = errors.Join(err, <-done)
+	}()
 	if err := wait(ctx, settle); err != nil {
-		return 0, end(err)
+		return nil, err
 	}
-	last := newFrame(ctx, host)
+	busyBefore, err := notIdle()
+	if err != nil {
+		return nil, err
+	}
+	first := newFrame(ctx, host)
+	last := first
 	begin, before := time.Now(), answered.Load()
 	for range limitStretches {
-		if err := wait(ctx, limitLook/limitStretches); err != nil {
-			return 0, end(err)
+		if err := wait(ctx, length/limitStretches); err != nil {
+			return nil, err
 		}
 		now := newFrame(ctx, host)
 		if now == nil || last == nil {
-			return 0, end(ctx.Err())
+			return nil, ctx.Err()
 		}
-		g := graph.FromFrames(&frame.Window{From: last.Time, To: now.Time, Hosts: []frame.HostSpans{{Host: now.Host,
-			Spans: []frame.Span{{Before: last, After: now}}}}}, graph.Options{})
-		s.only(g)
-		cores := map[string]float64{now.Host: float64(runtime.NumCPU())}
-		history.Add(g.Analyse(cores), cores, nil)
+		if history != nil {
+			_, a, cores := s.analysed(last, now)
+			history.Add(a, cores, nil)
+		}
 		last = now
 	}
-	served = float64(answered.Load()-before) / time.Since(begin).Seconds()
-	return served, end(nil)
+	took := time.Since(begin)
+	busy, err := notIdle()
+	step = &appStep{asked: rate, served: float64(answered.Load()-before) / took.Seconds(),
+		idle: 1 - (busy-busyBefore)/float64(took)/float64(runtime.NumCPU())}
+	step.graph, step.analysis, _ = s.analysed(first, last)
+	return step, err
+}
+
+// notIdle is the time in ns in which CPUs had something to do.
+func notIdle() (float64, error) {
+	return hostTicks(append(stealPlaces[:1:1], busyPlaces...))
+}
+
+// analysed is the graph of the application between two frames, and its analysis.
+func (s *appStage) analysed(from, to *frame.Frame) (*graph.Graph, *graph.Analysis, map[string]float64) {
+	g := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
+		Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
+	s.only(g)
+	cores := map[string]float64{to.Host: float64(runtime.NumCPU())}
+	return g, g.Analyse(cores), cores
 }
 
 // newFrame waits for the next one; nil where ctx ends.
@@ -256,164 +291,4 @@ func newFrame(ctx context.Context, host *outsight.Host) *frame.Frame {
 		}
 	}
 	return host.Frame()
-}
-
-// pageAsker asks for a page over a connection of its own.
-type pageAsker struct {
-	client *http.Client
-	url    string
-	// answered counts the requests that were.
-	answered *atomic.Uint64
-}
-
-func newPageAsker(url string, answered *atomic.Uint64) *pageAsker {
-	return &pageAsker{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}, url, answered}
-}
-
-func (a *pageAsker) Ask() error {
-	r, err := a.client.Get(a.url)
-	if err != nil {
-		return err
-	}
-	defer r.Body.Close()
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		return err
-	}
-	if r.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", r.StatusCode)
-	}
-	a.answered.Add(1)
-	return nil
-}
-
-func (a *pageAsker) Close() error {
-	a.client.CloseIdleConnections()
-	return nil
-}
-
-// answers waits until a page is there.
-func answers(ctx context.Context, url string) error {
-	a := newPageAsker(url, new(atomic.Uint64))
-	defer a.Close()
-	var err error
-	for range 100 {
-		if err = a.Ask(); err == nil {
-			return nil
-		}
-		if wait(ctx, 200*time.Millisecond) != nil {
-			break
-		}
-	}
-	return fmt.Errorf("asking for %s: %w", url, err)
-}
-
-// appStage runs the containers of an application, in a network of their own. Their programs are this host's.
-type appStage struct {
-	ctx       context.Context
-	name      string
-	directory string
-}
-
-func newAppStage(ctx context.Context) (*appStage, error) {
-	directory, err := os.MkdirTemp("", "outsight-bench-")
-	if err != nil {
-		return nil, err
-	}
-	s := &appStage{ctx, fmt.Sprintf("outsight-bench-%d-app", os.Getpid()), directory}
-	if err = os.Chmod(directory, 0o755); err == nil {
-		err = s.image()
-	}
-	if err == nil {
-		_, err = s.docker("network", "create", s.name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
-}
-
-// image makes one of our program, and of places for the host's.
-func (s *appStage) image() error {
-	binary := filepath.Join(s.directory, "apps")
-	build := exec.CommandContext(s.ctx, "go", "build", "-o", binary, "outsight/bench/apps")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the program of applications: %w: %s", err, output)
-	}
-	program, err := os.ReadFile(binary)
-	if err != nil {
-		return err
-	}
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	for _, d := range []string{"usr", "etc", "tmp", "data"} {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: d + "/", Typeflag: tar.TypeDir, Mode: 0o777}))
-	}
-	for _, l := range []string{"bin", "lib", "lib64"} {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: l, Typeflag: tar.TypeSymlink, Linkname: "usr/" + l}))
-	}
-	err = errors.Join(err, w.WriteHeader(&tar.Header{Name: "apps", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(program))}))
-	if err == nil {
-		_, err = w.Write(program)
-	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		return err
-	}
-	return importImage(s.ctx, s.name, &archive)
-}
-
-func (s *appStage) docker(arguments ...string) (string, error) {
-	text, err := output(s.ctx, "docker", arguments...)
-	return strings.TrimSpace(string(text)), err
-}
-
-// mounts are the arguments by which a container has the host's programs and libraries.
-func (s *appStage) mounts(more []string) []string {
-	return append([]string{"--label", benchLabel, "-v", "/usr:/usr:ro", "-v", "/etc/passwd:/etc/passwd:ro", "-v",
-		"/etc/group:/etc/group:ro", "-e", "LC_ALL=C"}, more...)
-}
-
-// run starts a container and answers its address.
-func (s *appStage) run(name string, more []string, command ...string) (address string, err error) {
-	arguments := append([]string{"run", "-d", "--network", s.name, "--name", s.name + "-" + name}, s.mounts(more)...)
-	if _, err := s.docker(append(append(arguments, s.name), command...)...); err != nil {
-		return "", err
-	}
-	return s.docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", s.name+"-"+name)
-}
-
-// only leaves the edges of the application's containers.
-func (s *appStage) only(g *graph.Graph) {
-	ours := map[string]bool{}
-	for _, n := range g.Nodes {
-		ours[n.ID] = strings.HasPrefix(n.Name, s.name)
-	}
-	edges := g.Edges[:0]
-	for _, e := range g.Edges {
-		if ours[e.Client] || ours[e.Server] {
-			edges = append(edges, e)
-		}
-	}
-	g.Edges = edges
-}
-
-// close removes the containers, their image and network.
-func (s *appStage) close() error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
-	defer stop()
-	s.ctx = ctx
-	ids, err := s.docker("ps", "-aq", "--filter", "name=^"+s.name+"-")
-	if ids != "" {
-		_, removing := s.docker(append([]string{"rm", "-f"}, strings.Fields(ids)...)...)
-		err = errors.Join(err, removing)
-	}
-	if networks, _ := s.docker("network", "ls", "-q", "--filter", "name=^"+s.name+"$"); networks != "" {
-		_, removing := s.docker("network", "rm", networks)
-		err = errors.Join(err, removing)
-	}
-	if images, _ := s.docker("images", "-q", s.name); images != "" {
-		_, removing := s.docker("rmi", "-f", images)
-		err = errors.Join(err, removing)
-	}
-	return errors.Join(err, os.RemoveAll(s.directory))
 }

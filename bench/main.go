@@ -48,6 +48,8 @@ func main() {
 		"which parts to measure, separated by commas: "+partNames())
 	fleet := flag.String("fleet", "1000,2500,5000,7500,10000", "numbers of agents of the part fleet")
 	flag.IntVar(&options.reads, "reads", 1000, "reads of each row of latency of the part region")
+	flag.StringVar(&options.apps, "apps", "", "measure limits only of applications whose name contains this")
+	flag.DurationVar(&options.look, "look", 20*time.Second, "how long an application is watched at a rate in the parts saturation, limits and whatif")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -75,7 +77,8 @@ type options struct {
 	run, events, recorder   time.Duration
 	churn                   float64
 	only                    []string
-	loads                   string
+	loads, apps             string
+	look                    time.Duration
 	fleet                   []int
 }
 
@@ -97,6 +100,7 @@ var parts = []part{
 	{"recorder", measureRecorder},
 	{"saturation", measureSaturation},
 	{"limits", measureLimits},
+	{"whatif", measureWhatif},
 	{"server", measureServer},
 	{"frames", measureAllFrames},
 	{"fleet", measureFleet},

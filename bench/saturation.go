@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// saturationLook is how long the shop is watched at a rate, in so many stretches, and saturationStep how much more than
-	// the last one the next rate is.
-	saturationLook, saturationStretches = 20 * time.Second, 4
-	saturationStep                      = 1.15
+	// saturationStretches is in how many stretches of time a rate is watched, and saturationStep how much more than the last
+	// one the next rate is.
+	saturationStretches = 4
+	saturationStep      = 1.15
 	// saturated is the share of what is asked for below which the shop no longer keeps up.
 	saturated = 0.97
 	// The budgets are in percent.
@@ -88,7 +88,7 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		}
 		last, after := from, before
 		for range saturationStretches {
-			if err := wait(ctx, saturationLook/saturationStretches); err != nil {
+			if err := wait(ctx, o.look/saturationStretches); err != nil {
 				return nil, err
 			}
 			var now *frame.Frame
@@ -107,23 +107,9 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range told {
-			if t := &told[i]; t.at == rate && len(a.Entries) > 0 && a.Entries[0].P99 != nil {
-				t.seen = float64(*a.Entries[0].P99)
-			}
-		}
-		for _, steps := range []int{3, 5} { // 1.5 and 2.0 times
-			at := rate
-			for range steps {
-				at *= saturationStep
-			}
-			ahead, err := history.Predict(predict.Scenario{Rate: at})
-			if err != nil {
-				return nil, err
-			}
-			if len(ahead.Entries) > 0 && ahead.Entries[0].Then != nil {
-				told = append(told, toldLatency{at: at, times: at / rate, entry: ahead.Entries[0]})
-			}
+		step := &appStep{asked: rate, served: served, analysis: a}
+		if told, err = addLatencies(told, &history, step, saturationStep, 3, 5); err != nil { // 1.5 and 2.0 times
+			return nil, err
 		}
 		if a.SaturationRate != nil {
 			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name, line})
@@ -137,31 +123,34 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 			break
 		}
 	}
+	lines := [][]string{{"told at this share of the greatest rate", "of one load", "off by", "of all loads so far", "bounds", "off by",
+		"within", "what else is told"}}
 	for _, g := range guesses {
 		share := g.at / greatest
 		if share > 0.95 {
 			continue // it is there
 		}
-		r := row{what: fmt.Sprintf("demo: saturation rate, told at %.0f %% of it", 100*share),
-			value: 100 * math.Abs(g.saturation/greatest-1), unit: "% off",
+		off := math.Abs(g.saturation/greatest - 1)
+		r := row{what: fmt.Sprintf("demo: saturation rate, told at %.0f %% of it", 100*share), value: 100 * off, unit: "% off",
 			detail: fmt.Sprintf("said %.0f/s by %s, served at most %.0f/s", g.saturation, g.by, greatest)}
 		if share >= 0.5 {
 			r.budget = saturationBudget
 		}
 		rows = append(rows, r)
-		if g.line.Limit == nil {
-			continue
+		line := []string{fmt.Sprintf("%.0f %%", 100*share), fmt.Sprintf("%.0f/s", g.saturation), fmt.Sprintf("%.0f %%", 100*off), "–", "",
+			"", "", ""}
+		if g.line.Limit != nil {
+			t := toldLimit{g.at, g.line}
+			r := (&limitedApp{name: "demo, told by all loads so far", byCPU: true}).row(&t, greatest)
+			r.budget = saturationBudget
+			rows = append(rows, r)
+			told := (&limitedApp{byCPU: true}).line(&t, greatest)
+			line = append(line[:3], told[1], told[2], told[4], told[3], told[5])
 		}
-		high := math.Inf(1)
-		if g.line.Limit.High != nil {
-			high = *g.line.Limit.High
-		}
-		rows = append(rows, row{what: fmt.Sprintf("demo: saturation rate, told by all loads up to %.0f %% of it", 100*share),
-			value: 100 * math.Abs(g.line.Limit.Value/greatest-1), unit: "% off", budget: saturationBudget,
-			detail: fmt.Sprintf("said %.0f/s (%.0f to %.0f) by %s of %d stretches", g.line.Limit.Value, g.line.Limit.Low, high,
-				g.line.LimitedBy, g.line.Stretches)})
+		lines = append(lines, line)
 	}
-	return append(rows, latenciesAhead(told, greatest)...), nil
+	text := fmt.Sprintf("The greatest rate is %.0f/s.\n\n%s\n%s", greatest, markdown(lines), latencyTable(told, greatest))
+	return append(rows, latenciesAhead("demo", told, greatest)...), o.document("analysis.md", "saturation", text)
 }
 
 // toldLatency is what was told of the 99th percentile at a rate, which is times the greatest until then, and what was seen.
@@ -170,29 +159,79 @@ type toldLatency struct {
 	entry           predict.Entry
 }
 
+// addLatencies puts what is seen at a rate beside what was told of it before, and adds what is told of rates that are so
+// many steps ahead, each of which is times the one before.
+func addLatencies(told []toldLatency, history *predict.History, now *appStep, times float64, steps ...int) ([]toldLatency, error) {
+	for i := range told {
+		if told[i].at == now.asked {
+			told[i].seen = now.p99()
+		}
+	}
+	for _, n := range steps {
+		at := now.asked
+		for range n {
+			at *= times
+		}
+		ahead, err := history.Predict(predict.Scenario{Rate: at})
+		if err != nil {
+			return nil, err
+		}
+		if len(ahead.Entries) > 0 && ahead.Entries[0].Then != nil {
+			told = append(told, toldLatency{at: at, times: at / now.asked, entry: ahead.Entries[0]})
+		}
+	}
+	return told, nil
+}
+
+// tried is that it was, and served.
+func (t *toldLatency) tried(greatest float64) bool { return t.seen > 0 && t.at <= greatest }
+
+// within is that what was seen is between the bounds.
+func (t *toldLatency) within() bool {
+	p99 := t.entry.Then.P99
+	return t.seen >= p99.Low && (p99.High == nil || t.seen <= *p99.High)
+}
+
+// off is by how much what was told is off, as a share.
+func (t *toldLatency) off() float64 { return math.Abs(t.entry.Then.P99.Value/t.seen - 1) }
+
 // latenciesAhead compares what was told with what was seen, at up to 80 % of the greatest rate and beyond.
-func latenciesAhead(told []toldLatency, greatest float64) (rows []row) {
+func latenciesAhead(name string, told []toldLatency, greatest float64) (rows []row) {
 	for _, t := range told {
-		if t.seen == 0 || t.at > greatest {
-			continue // it was not tried, or not served
+		if !t.tried(greatest) {
+			continue
 		}
 		p99 := t.entry.Then.P99
-		bounds := "without an upper bound"
-		within := t.seen >= p99.Low
-		if p99.High != nil {
-			bounds = fmt.Sprintf("to %.2f", 1e3**p99.High)
-			within = within && t.seen <= *p99.High
-		}
-		r := row{what: fmt.Sprintf("demo: p99 at %.0f %% of the greatest rate, told at %.1f times less load", 100*t.at/greatest, t.times),
-			value: 100 * math.Abs(p99.Value/t.seen-1), unit: "% off",
-			detail: fmt.Sprintf("said %.2f ms (%.2f %s) by %s, seen %.2f ms, within: %v", 1e3*p99.Value, 1e3*p99.Low, bounds,
-				t.entry.Model, 1e3*t.seen, within)}
+		r := row{what: fmt.Sprintf("%s: p99 at %.0f %% of the greatest rate, told at %.1f times less load", name, 100*t.at/greatest, t.times),
+			value: 100 * t.off(), unit: "% off", detail: fmt.Sprintf("said %.2f ms (%s) by %s, seen %.2f ms, within: %v", 1e3*p99.Value,
+				millisecondBounds(&p99), t.entry.Model, 1e3*t.seen, t.within())}
 		if t.at <= 0.8*greatest {
 			r.budget = latencyBudget
 		}
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// latencyTable is the same for a page.
+func latencyTable(told []toldLatency, greatest float64) string {
+	lines := [][]string{{"p99 at this share of the limit", "told at", "told", "bounds", "seen", "off by", "within"}}
+	for _, t := range told {
+		if t.tried(greatest) {
+			p99 := t.entry.Then.P99
+			lines = append(lines, []string{fmt.Sprintf("%.0f %%", 100*t.at/greatest), fmt.Sprintf("%.0f %%", 100*t.at/t.times/greatest),
+				fmt.Sprintf("%.1f ms", 1e3*p99.Value), millisecondBounds(&p99), fmt.Sprintf("%.1f ms", 1e3*t.seen),
+				fmt.Sprintf("%.0f %%", 100*t.off()), yes(t.within())})
+		}
+	}
+	return markdown(lines)
+}
+
+func millisecondBounds(i *predict.Interval) string {
+	if i.High == nil {
+		return fmt.Sprintf("%.1f ms or more", 1e3*i.Low)
+	}
+	return fmt.Sprintf("%.1f to %.1f ms", 1e3*i.Low, 1e3**i.High)
 }
 
 // analysed is the analysis of what lies between two frames of this host.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -15,7 +17,7 @@ import (
 const listen = ":8080"
 
 func main() {
-	err := fmt.Errorf("usage: apps pool ADDRESS CONNECTIONS | apps work ADDRESS MICROSECONDS")
+	err := fmt.Errorf("usage: apps pool ADDRESS CONNECTIONS | apps work ADDRESS MICROSECONDS | apps log FILE BYTES")
 	if len(os.Args) == 4 {
 		var n int
 		if n, err = strconv.Atoi(os.Args[3]); err == nil {
@@ -24,6 +26,8 @@ func main() {
 				err = servePool(os.Args[2], n)
 			case "work":
 				err = serveWork(os.Args[2], time.Duration(n)*time.Microsecond)
+			case "log":
+				err = serveLog(os.Args[2], n)
 			}
 		}
 	}
@@ -96,6 +100,27 @@ func serveWork(address string, work time.Duration) error {
 		default:
 		}
 		fmt.Fprintln(w, line, spin(steps))
+	}))
+}
+
+// serveLog answers a request when so many bytes are on the disk, at the end of a file. One is written at a time.
+func serveLog(path string, length int) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	record := make([]byte, length)
+	var writing sync.Mutex
+	return http.ListenAndServe(listen, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writing.Lock()
+		_, err := f.Write(record)
+		err = errors.Join(err, f.Sync())
+		writing.Unlock()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "written")
 	}))
 }
 

@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -16,13 +17,16 @@ type Asker interface {
 	Close() error
 }
 
-// Pace makes requests at a fixed rate, as a client does that does not wait for answers before it
+// Pace makes requests at a fixed mean rate, as a client does that does not wait for answers before it
 // has the next thing to ask.
 type Pace struct {
 	// Rate in requests per second, of all connections together; 0 is as many as answers allow.
 	Rate        float64
 	Connections int
 	Duration    time.Duration
+	// Random is that the requests of each connection come at random (a Poisson process), as those of many users do, not
+	// evenly in time.
+	Random bool
 }
 
 // Seen is what a paced client saw. Both have one entry per request, in no order.
@@ -67,7 +71,7 @@ func (p Pace) Run(ctx context.Context, open func(context.Context) (Asker, error)
 	return all, err
 }
 
-// ask makes the requests of connection i. The connections take turns, evenly in time.
+// ask makes the requests of connection i. The connections take turns, evenly in time if nothing is random.
 func (p Pace) ask(ctx context.Context, a Asker, begin time.Time, i int) (Seen, error) {
 	var seen Seen
 	var interval time.Duration
@@ -76,10 +80,17 @@ func (p Pace) ask(ctx context.Context, a Asker, begin time.Time, i int) (Seen, e
 	}
 	end := begin.Add(p.Duration)
 	meant := begin.Add(interval * time.Duration(i) / time.Duration(p.Connections))
+	if p.Random {
+		meant = begin.Add(p.gap(interval))
+	}
 	for ctx.Err() == nil {
 		sent := time.Now()
 		if interval > 0 && meant.After(sent) {
-			time.Sleep(meant.Sub(sent))
+			select {
+			case <-ctx.Done():
+				return seen, ctx.Err()
+			case <-time.After(meant.Sub(sent)):
+			}
 			sent = time.Now()
 		}
 		if interval == 0 && sent.After(end) || interval > 0 && !meant.Before(end) {
@@ -92,8 +103,16 @@ func (p Pace) ask(ctx context.Context, a Asker, begin time.Time, i int) (Seen, e
 		seen.Plain = append(seen.Plain, answered.Sub(sent))
 		if interval > 0 {
 			seen.Corrected = append(seen.Corrected, answered.Sub(meant))
-			meant = meant.Add(interval)
+			meant = meant.Add(p.gap(interval))
 		}
 	}
 	return seen, ctx.Err()
+}
+
+// gap is the time from one request of a connection to its next one, which is interval on average.
+func (p Pace) gap(interval time.Duration) time.Duration {
+	if p.Random {
+		return time.Duration(float64(interval) * rand.ExpFloat64())
+	}
+	return interval
 }

@@ -242,7 +242,10 @@ func (a *whatifAnswer) verdict(rate func(float64) string) string {
 	if len(a.Doubts) > 0 {
 		return text + ", as far as CPU time goes." + a.doubts()
 	}
-	return text + ". CPU time and connections alone are known."
+	if a.AtMost != "" {
+		return text + fmt.Sprintf(". That is the most: from %s on, %s.", rate(a.Limit.Low), a.AtMost)
+	}
+	return text + "."
 }
 
 // doubts are what may be used up before.

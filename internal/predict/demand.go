@@ -137,7 +137,12 @@ func (d *Demand) findVariances(all []Observation, weights, residuals []float64) 
 	freedom := max((n-2)*(1-alike)/(1+alike), 1)
 	variance := squares / freedom * (n / whole) * (n / whole)
 	d.varianceThere, d.varianceSlope = variance/n, variance/spread
-	d.factor = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile((1 + chances) / 2)
+	d.factor = student(freedom)
+}
+
+// student is how many deviations nine chances of ten are, with so many degrees of freedom.
+func student(freedom float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile((1 + chances) / 2)
 }
 
 // Interval is an estimate, with the bounds between which the truth is in nine of ten cases.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"outsight/internal/graph"
@@ -44,8 +45,15 @@ type connectionsPast struct {
 	least, most       float64
 }
 
-// waitedPast is what a node waited for what is not known in the past: seconds, over requests.
-type waitedPast struct{ waited, took, requests float64 }
+// nodePast is what a container did in the past.
+type nodePast struct {
+	// waited is what it waited for what is not known, took the time in which it answered: seconds, of all requests.
+	waited, took, requests float64
+	// inside is how many requests were in it on average, over the rate at the entries. untimed is that requests came of
+	// which it is not known how long they took.
+	inside  []Observation
+	untimed bool
+}
 
 const (
 	// crowds is how many requests would have to have found all connections busy by chance for a pool to be fixed.
@@ -57,7 +65,7 @@ const (
 
 func (h *History) addDoubts(a *graph.Analysis) {
 	if h.connections == nil {
-		h.connections, h.waited = map[[2]string]*connectionsPast{}, map[string]*waitedPast{}
+		h.connections, h.nodes = map[[2]string]*connectionsPast{}, map[string]*nodePast{}
 	}
 	for _, c := range a.Connections {
 		if c.Open <= 0 || c.Requests <= 0 {
@@ -74,19 +82,53 @@ func (h *History) addDoubts(a *graph.Analysis) {
 		p.least, p.most = min(p.least, c.Open), max(p.most, c.Open)
 		p.busy = append(p.busy, Observation{a.ArrivalRate, c.Busy})
 	}
-	for _, r := range a.Resources {
-		if r.Waits == nil || r.Latency == nil || r.ArrivalRate == nil {
-			continue
+	for i := range a.Resources {
+		if r := &a.Resources[i]; r.Node != graph.CPUsOf(r.Host) {
+			h.addNode(r, a.ArrivalRate)
 		}
-		p := h.waited[r.Node]
-		if p == nil {
-			p = &waitedPast{}
-			h.waited[r.Node] = p
-		}
+	}
+}
+
+func (h *History) addNode(r *graph.Resource, rate float64) {
+	p := h.nodes[r.Node]
+	if p == nil {
+		p = &nodePast{}
+		h.nodes[r.Node] = p
+	}
+	if r.ArrivalRate == nil || *r.ArrivalRate <= 0 {
+		return
+	}
+	if r.Latency == nil {
+		p.untimed = true
+		return
+	}
+	inside := float64(*r.Latency) * *r.ArrivalRate
+	p.inside = append(p.inside, Observation{rate, inside})
+	if r.Waits != nil {
 		p.waited += float64(*r.Waits) * *r.ArrivalRate
-		p.took += float64(*r.Latency) * *r.ArrivalRate
+		p.took += inside
 		p.requests += *r.ArrivalRate
 	}
+}
+
+// alone is the rate at the entries up to which nothing of the node that takes one request at a time can be used up, however
+// long each holds it: no longer than it is in the node, of which takes is how long, in seconds for one request at the
+// entries. It is that of the third of the time with the lowest rates, in which least of it is queueing, at its upper bound.
+// 0 is that nothing is known.
+func (p *nodePast) alone() (rate, takes float64) {
+	if p.untimed || len(p.inside) < minObservations {
+		return 0, 0
+	}
+	calm := slices.Clone(p.inside)
+	slices.SortFunc(calm, func(a, b Observation) int { return cmp.Compare(a.Rate, b.Rate) })
+	calm = calm[:max((len(calm)+2)/3, minObservations)]
+	times := make([]float64, len(calm))
+	for i, o := range calm {
+		times[i] = o.Cores / o.Rate
+	}
+	mean, deviation := stat.MeanStdDev(times, nil)
+	takes = mean + student(float64(len(times)-1))*deviation/math.Sqrt(float64(len(times)))
+	return 1 / takes, takes
 }
 
 // pool is what is known of connections, or nil: their number changed, or more requests were under way than there are
@@ -140,19 +182,56 @@ func (h *History) predictDoubts(p *Prediction, s *Scenario) {
 	}
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		w := h.waited[r.Node]
-		if w == nil || w.waited < waitsMuch*w.took || w.waited < waitsLong*w.requests {
+		n := h.nodes[r.Node]
+		if n == nil || n.waited < waitsMuch*n.took || n.waited < waitsLong*n.requests {
 			continue
+		}
+		if alone, _ := n.alone(); p.Limit != nil && alone/r.share >= p.Limit.Value {
+			continue // it may wait so long each time
 		}
 		p.Doubts = append(p.Doubts, Doubt{r.Node, fmt.Sprintf("%s answers in %s, of which %s are neither CPU time nor waits for "+
 			"a CPU or for others: a disk, a lock, a timer or a pool, and how much that can take is not known", r.Name,
-			milliseconds(w.took/w.requests), milliseconds(w.waited/w.requests))})
+			milliseconds(n.took/n.requests), milliseconds(n.waited/n.requests))})
 	}
-	// What may be before is no narrow interval.
-	if len(p.Doubts) > 0 && p.Limit != nil {
-		open := *p.Limit
-		open.Low = min(open.Low, p.GreatestRate)
-		p.Limit = &open
+	h.boundByWhatIsKnown(p)
+}
+
+// boundByWhatIsKnown lowers the lower bound of the limit to the rate up to which nothing else than CPU time can be used up:
+// the greatest that there was, or that of the container in which requests could least all be one at a time.
+func (h *History) boundByWhatIsKnown(p *Prediction) {
+	if p.Limit == nil {
+		return
+	}
+	known, least := math.Inf(1), (*Resource)(nil)
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		n := h.nodes[r.Node]
+		if n == nil || len(n.inside) == 0 && !n.untimed {
+			continue // the CPUs of a host, or no request gets there
+		}
+		alone, _ := n.alone()
+		if rate := max(alone, p.GreatestRate) / r.share; rate < known {
+			known, least = rate, r
+		}
+	}
+	if least == nil {
+		known = min(p.GreatestRate, p.Limit.Low)
+	}
+	if known >= p.Limit.Low {
+		return
+	}
+	open := *p.Limit
+	open.Low = known
+	p.Limit = &open
+	p.AtMost = "how long requests take is not known"
+	if least == nil {
+		return
+	}
+	if _, takes := h.nodes[least.Node].alone(); takes > 0 {
+		p.AtMost = fmt.Sprintf("a request takes %s in %s, so that several have to be there at a time: a lock, a pool or a disk that "+
+			"gives no sign yet may be used up before", milliseconds(takes*least.share), least.Name)
+	} else {
+		p.AtMost = fmt.Sprintf("how long requests take in %s is not known", least.Name)
 	}
 }
 

@@ -45,7 +45,8 @@ func TestPools(t *testing.T) {
 		if limit == 0 != (len(p.Pools) == 0) {
 			t.Fatalf("%s: pools %+v", name, p.Pools)
 		}
-		if doubt != (len(p.Doubts) == 1) || doubt != (p.Limit.Low <= p.GreatestRate) {
+		// With 34 ms for a request, several are there at a time from 30/s on.
+		if doubt != (len(p.Doubts) == 1) || p.Limit.Low > p.GreatestRate || p.AtMost == "" {
 			t.Errorf("%s: doubts %+v, limit %+v after at most %v/s", name, p.Doubts, p.Limit, p.GreatestRate)
 		}
 		if limit == 0 {

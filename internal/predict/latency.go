@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"outsight/internal/graph"
 )
@@ -308,7 +307,7 @@ func fitQueues(all []entryObserved, stations []station) (*queues, error) {
 	if len(q) < minObservations {
 		return nil, errFewSeen
 	}
-	f := &queues{factor: distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(q) - 1)}.Quantile((1 + chances) / 2)}
+	f := &queues{factor: student(float64(len(q) - 1))}
 	for d := range f.lines {
 		f.lines[d].fit(q, kept, d)
 	}
@@ -419,7 +418,7 @@ func fitLaw(all []entryObserved) *law {
 			best = &law{a: terms[0], b: terms[1], c: terms[2], deviation: squares / math.Sqrt(float64(len(all)-1))}
 		}
 	}
-	best.factor = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(all) - 1)}.Quantile((1 + chances) / 2)
+	best.factor = student(float64(len(all) - 1))
 	for d := range best.ratios {
 		ratios := make([]float64, len(all))
 		for i, o := range all {

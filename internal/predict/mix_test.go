@@ -23,6 +23,12 @@ func mixed(r *rand.Rand, dear float64) *History {
 	return &h
 }
 
+// ofLine is the limit of a resource as its line has it, which does not bend.
+func ofLine(r *Resource) Interval {
+	high := *r.Limit.High * (1 - bend)
+	return Interval{r.Limit.Value, r.Limit.Low, &high}
+}
+
 // A mix of cheap and dear requests that changes: what each takes is found, and the limit of the usual mix is known as
 // well as if the mix had not changed.
 func TestMix(t *testing.T) {
@@ -52,13 +58,14 @@ func TestMix(t *testing.T) {
 			}
 		}
 		limit := 0.95 / (0.001 + 0.009*orders)
-		if p.Limit.Low <= limit && limit <= *p.Limit.High {
+		line := ofLine(r)
+		if line.Low <= limit && limit <= *line.High {
 			within++
 		}
 		if off := math.Abs(p.Limit.Value/limit - 1); off > 0.1 {
 			t.Errorf("run %d: the limit is told to be %v, want %v", run, p.Limit.Value, limit)
 		}
-		if width := (*p.Limit.High - p.Limit.Low) / limit; width > 0.2 {
+		if width := (*line.High - line.Low) / limit; width > 0.2 {
 			t.Errorf("run %d: the interval is %.2f of the limit", run, width)
 		}
 	}

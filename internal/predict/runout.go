@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Used is how much of a resource was in use in a stretch of time.
@@ -163,7 +162,7 @@ func (c *Course) judge(all []Used, residuals []float64) {
 	fewer := (1 - alike) / (1 + alike)
 	freedom := max((n-terms)*fewer, 1)
 	c.variance = squares / max(n-terms, 1)
-	c.factor = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile((1 + chances) / 2)
+	c.factor = student(freedom)
 	c.scale.Scale(1/fewer, c.scale)
 	for _, r := range residuals[len(residuals)-3:] {
 		c.last += r / 3

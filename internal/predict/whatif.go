@@ -38,12 +38,15 @@ type Prediction struct {
 	Stretches    int     `json:"stretches"`
 	LeastRate    float64 `json:"least_rate"`
 	GreatestRate float64 `json:"greatest_rate"`
-	// Limit is the rate at which the first of the resources is used up; nil where that is not known, or there is none.
+	// Limit is the rate at which the first of the resources is used up; nil where that is not known, or there is none. Its
+	// lower bound is no higher than the rate up to which nothing else can be used up before. AtMost is why that is below
+	// the bound of the CPU time: the limit is at most that of the CPU time; empty where nothing else can be the limit.
 	Limit     *Interval  `json:"limit,omitempty"`
 	LimitedBy string     `json:"limited_by,omitempty"` // its node
+	AtMost    string     `json:"at_most,omitempty"`
 	Resources []Resource `json:"resources"`
-	// Pools are connections of which there may be no more; what is full first comes first. Doubts are what may be used up
-	// before Limit, whose lower bound is then the greatest rate that there was.
+	// Pools are connections of which there may be no more; what is full first comes first. Doubts are signs of what may be
+	// used up before Limit.
 	Pools  []Pool  `json:"pools"`
 	Doubts []Doubt `json:"doubts"`
 	// Entries are where requests come in, with how long they take there; the busiest comes first.
@@ -104,9 +107,9 @@ type History struct {
 	cores     map[string]float64
 	// power is watts by cores used, of each host with a meter.
 	power map[string][]Observation
-	// connections are by client and server, waited by node.
+	// connections are by client and server.
 	connections map[[2]string]*connectionsPast
-	waited      map[string]*waitedPast
+	nodes       map[string]*nodePast
 }
 
 type past struct {

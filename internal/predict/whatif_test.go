@@ -227,7 +227,7 @@ func TestOthersLeaveMoreAndLess(t *testing.T) {
 		if err != nil || p.Limit == nil || p.Limit.High == nil {
 			t.Fatalf("%+v, %v", p, err)
 		}
-		return *p.Limit
+		return ofLine(&p.Resources[0])
 	}
 	if l := limits(0); l.Low < 390 || *l.High > 410 {
 		t.Errorf("of all 4 cores: %v, high %v", l, *l.High)

@@ -782,6 +782,8 @@ export interface WhatIf {
   greatest_rate: number
   limit?: Interval
   limited_by?: string
+  /** Why the limit may be less than that of CPU time, from its lower bound on. */
+  at_most?: string
   resources: WhatIfResource[]
   /** What may be used up before the limit, which then cannot be told. */
   doubts: { node: string; text: string }[]

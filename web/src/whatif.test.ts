@@ -14,6 +14,10 @@ it('says whether there is room, and when it is not known', () => {
   f({ limit: { value: 300, low: 280, high: 330 } }, 'good', /^There is room. Used up first: shop-cart, at 300\/s \(280\/s to 330\/s\), 2.0 times the greatest rate that there was. The load asked for is 200\/s, 2.0 × the mean.$/)
   f({ limit: { value: 150, low: 140, high: 170 } }, 'worse', /^shop-cart is used up at 150\/s .* does not get there/)
   f({ limit: { value: 90, low: 80, high: 99 } }, 'worse', /^shop-cart is used up at 90.*Even the mean rate of this time, 100\/s, is above that/)
+  const most = 'a request takes 10 ms in shop-cart'
+  f({ limit: { value: 300, low: 150, high: 330 }, at_most: most }, 'unsure', /within the bounds of the limit. The limit is that at most: from 150\/s on, a request takes 10 ms in shop-cart.$/)
+  f({ limit: { value: 300, low: 250, high: 330 }, at_most: most }, 'good', /The limit is that at most: from 250\/s on/)
+  f({ limit: { value: 300, low: 150, high: 330 }, at_most: most, doubts: [{ node: 'cart', text: 'x' }] }, 'unsure', /within the bounds of the limit.$/)
   f({ limit: { value: 210, low: 150 } }, 'unsure', /^There may be room.*\(150\/s or more\)/)
   f({ resources: [resource({ unknown: 'the rate of requests hardly changed' })] }, 'unsure', /It cannot be told.*The rate of requests hardly changed/)
   f({ stretches: 0, resources: [] }, 'unsure', /No requests came in/)

@@ -68,8 +68,11 @@ export function verdictOf(a: WhatIf): WhatIfVerdict {
   const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
   if (a.limit.value < a.rate) return { kind: 'worse', before: '', name: first.name, after: ` is used up ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
   const sure = a.limit.low >= a.rate && a.doubts.length === 0
-  return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name: first.name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.` }
+  return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name: first.name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.${mostText(a)}` }
 }
+
+/** That the limit may be less, and why, where there is no sign of something else than CPU time. */
+const mostText = (a: WhatIf): string => (a.at_most && a.limit && a.doubts.length === 0 ? ` The limit is that at most: from ${rate(a.limit.low)} on, ${a.at_most}.` : '')
 
 const upper = (text: string): string => text[0]!.toUpperCase() + text.slice(1)
 
