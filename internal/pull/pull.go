@@ -105,6 +105,8 @@ type Status struct {
 	Name string
 	// Mine says that this server reads it. Otherwise another one of the group does.
 	Mine bool
+	// Read says that a reading has come since the host is this server's.
+	Read bool
 	// Late is why the last reading failed; empty where it did not, or where another one reads. Error is the whole of it.
 	Late  Reason
 	Error string
@@ -286,6 +288,7 @@ func (p *Pull) readOnce(ctx context.Context, s *source, c *connection) (r *readi
 		p.counts.failed[slices.Index(Reasons, reason)].Add(1)
 		return nil, p.options.Group != nil && s.handing.fail(p.options.Member, begin, time.Now())
 	}
+	s.status.Read = s.status.Mine
 	s.handing.failed = 0
 	s.handing.succeed(p.options.Member)
 	if s.status.Late != "" {
@@ -483,7 +486,7 @@ func (p *Pull) shareOne(s *source) {
 		if was && s.status.Late != "" {
 			p.options.Logger.Warn("a host that cannot be read is handed on to another server", "host", s.Address)
 		}
-		s.status.Late, s.status.Error = "", ""
+		s.status.Read, s.status.Late, s.status.Error = false, "", ""
 	}
 	s.mu.Unlock()
 	if mine && !was {

@@ -53,13 +53,15 @@ func (p *Pull) WriteMetrics(w io.Writer) error {
 		case s.Late != "":
 			states["late"]++
 			late = append(late, fmt.Sprintf("{address=%q,reason=%q}", s.Address, s.Late), 1)
+		case !s.Read:
+			states["begun"]++
 		default:
 			states["read"]++
 		}
 	}
-	family("outsight_pull_hosts", "gauge", "Hosts that are to be read: this server does (read), tries in vain (late), or "+
-		"another one of its group does (elsewhere)", `{state="read"}`, states["read"], `{state="late"}`, states["late"],
-		`{state="elsewhere"}`, states["elsewhere"])
+	family("outsight_pull_hosts", "gauge", "Hosts that are to be read: this server does (read), has begun to (begun), tries in "+
+		"vain (late), or another one of its group does (elsewhere)", `{state="read"}`, states["read"], `{state="begun"}`,
+		states["begun"], `{state="late"}`, states["late"], `{state="elsewhere"}`, states["elsewhere"])
 	family("outsight_pull_late", "gauge", "1 for each host that this server tries to read in vain, and why", late...)
 	family("outsight_pull_readings_total", "counter", "Readings of hosts by this server", "", p.counts.readings.Load())
 	var failed []any

@@ -432,6 +432,7 @@ func TestDisksThatFindNoEntry(t *testing.T) {
 		g := diskGroup(t, fmt.Sprintf("many%d", i), nil)
 		readDevice(t, g, device, 16)
 	}
+	read := device.diskstats(t).readBytes - before.readBytes
 	all := readDisks(t, p)
 	var overflow model.DeviceCounters
 	entries := 0
@@ -449,9 +450,8 @@ func TestDisksThatFindNoEntry(t *testing.T) {
 		t.Errorf("%d entries, %+v, %d bytes are of none", entries, drops[at], overflow.Read.Bytes)
 	}
 	mine, was := on(all, device.block, 0), on(earlier, device.block, 0)
-	if got := mine.Read.Bytes - was.Read.Bytes +
-		overflow.Read.Bytes; got < device.diskstats(t).readBytes-before.readBytes {
-		t.Errorf("%d bytes together, the device read %d", got, device.diskstats(t).readBytes-before.readBytes)
+	if got := mine.Read.Bytes - was.Read.Bytes + overflow.Read.Bytes; got < read {
+		t.Errorf("%d bytes together, the device read %d", got, read)
 	}
 }
 

@@ -47,7 +47,9 @@ func newWire(t *testing.T) *wire {
 		command(t, "ip", "netns", "add", w.prefix+name)
 		t.Cleanup(func() { exec.Command("ip", "netns", "del", w.prefix+name).Run() })
 		w.within(name, func() {
-			w.devices[i] = openTAP(t)
+			fd := openTAP(t)
+			t.Cleanup(func() { unix.Close(fd) })
+			w.devices[i] = fd
 			command(t, "ip", "link", "set", "lo", "up")
 			command(t, "ip", "address", "add", fmt.Sprintf("10.214.0.%d/24", i+1), "dev", "wire")
 			command(t, "ip", "address", "add", fmt.Sprintf("fd14::%d/64", i+1), "dev", "wire", "nodad")
@@ -67,9 +69,6 @@ func (w *wire) start() {
 	w.t.Cleanup(func() {
 		close(stop)
 		done.Wait()
-		for _, fd := range w.devices {
-			unix.Close(fd)
-		}
 	})
 }
 
