@@ -136,12 +136,18 @@ func TestFiguresAreThoseOfFiles(t *testing.T) {
 	}
 	defer syscall.Kill(pid, syscall.SIGCONT)
 	// The file of the counters is up to 2 s old; what is flushed and not may move, the sum must not.
+	var differs string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(differs)
+		}
+	})
 	kerneltest.Eventually(t, "memory of the stopped group equals the files", func() bool {
 		f, ok := figures(t, p, slot)
-		return ok && f.MemoryBytes == uint64(kerneltest.ReadNumber(t, usage)) &&
-			f.Threads == uint64(kerneltest.ReadNumber(t, pids+"/pids.current")) && f.HasStat &&
-			has(f.Stat, key(t, memory+"/memory.stat", anon)/uint64(os.Getpagesize())) &&
-			has(f.Stat, key(t, memory+"/memory.stat", "pgfault"))
+		bytes, threads := uint64(kerneltest.ReadNumber(t, usage)), uint64(kerneltest.ReadNumber(t, pids+"/pids.current"))
+		pages, faults := key(t, memory+"/memory.stat", anon)/uint64(os.Getpagesize()), key(t, memory+"/memory.stat", "pgfault")
+		differs = fmt.Sprintf("%+v, the files say %d bytes, %d threads, %d pages and %d faults", f, bytes, threads, pages, faults)
+		return ok && f.MemoryBytes == bytes && f.Threads == threads && f.HasStat && has(f.Stat, pages) && has(f.Stat, faults)
 	})
 	syscall.Kill(pid, syscall.SIGCONT)
 	stop()
