@@ -121,9 +121,8 @@ func (a *limitedApp) line(t *toldLimit, greatest float64) []string {
 			also = append(also, fmt.Sprintf("%.0f connections are busy at %.0f/s", pool.Open, pool.Limit.Value))
 		}
 	}
-	for range t.Doubts {
+	if len(t.Doubts) > 0 {
 		also = append(also, "it cannot be told")
-		break
 	}
 	if t.AtMost != "" {
 		also = append(also, "at most that")

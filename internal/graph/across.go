@@ -184,7 +184,7 @@ func (c *crossings) delays(relations []int32) (ways [2]wayDelays) {
 			byPath[at] = append(byPath[at], clocks.Point{At: p.At, Took: p.Took - drifted})
 			if p.seenAtCards() {
 				w.stacks.add(p, took)
-				byWire[at] = append(byWire[at], clocks.Point{At: p.At, Took: p.Took - p.sender - p.receiver - drifted})
+				byWire[at] = append(byWire[at], clocks.Point{At: p.At, Took: p.onWire(p.Took) - drifted})
 			}
 		}
 	}

@@ -42,7 +42,7 @@ type wayStacks struct{ sender, wire, wireAbove, receiver []float64 }
 // add adds a packet whose whole way took so long by the clocks as they are known.
 func (w *wayStacks) add(p *crossed, took float64) {
 	w.sender = append(w.sender, p.sender)
-	w.wire = append(w.wire, took-p.sender-p.receiver)
+	w.wire = append(w.wire, p.onWire(took))
 	w.receiver = append(w.receiver, p.receiver)
 }
 
@@ -70,11 +70,14 @@ func (w *wayStacks) there(bound float64) *StacksThere {
 // seenAtCards reports whether the packet was seen leaving its sender's host and coming to its receiver's.
 func (p *crossed) seenAtCards() bool { return p.sender > 0 && p.receiver > 0 }
 
+// onWire is what is left without the stacks of a time that the whole way took.
+func (p *crossed) onWire(took float64) float64 { return took - p.sender - p.receiver }
+
 // wirePoint is the packet as what compares clocks: without the stacks, whose times are of one clock, it bounds them more
 // tightly.
 func (p *crossed) wirePoint() clocks.Point {
 	if !p.seenAtCards() {
 		return p.Point
 	}
-	return clocks.Point{At: p.At, Took: p.Took - p.sender - p.receiver}
+	return clocks.Point{At: p.At, Took: p.onWire(p.Took)}
 }

@@ -217,14 +217,14 @@ type samples []sample
 // metrics reads /metrics in the text format; histogram series appear as _count and _sum.
 func (o *outsight) metrics() (samples, error) {
 	response, err := client.Get("http://" + o.address + "/metrics")
-	select {
-	case ended := <-o.ended:
-		o.ended <- ended
-		return nil, fmt.Errorf("outsight has ended: %w", errors.Join(ended, err))
-	default:
-	}
 	if err != nil {
-		return nil, err
+		select {
+		case ended := <-o.ended:
+			o.ended <- ended
+			return nil, fmt.Errorf("outsight has ended: %w", errors.Join(ended, err))
+		default:
+			return nil, err
+		}
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

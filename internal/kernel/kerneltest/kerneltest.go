@@ -481,3 +481,22 @@ func hostTime(t *testing.T, number int) time.Duration {
 	}
 	return time.Duration(hundredths) * 10 * time.Millisecond
 }
+
+// CostsOf is how often each program of a module ran while do ran, and for how long, by the kernel's statistics: about 40 ns
+// of each run are theirs.
+func CostsOf(b *testing.B, m host.Module, do func()) []model.ProgramCost {
+	b.Helper()
+	statistics, err := host.EnableStatistics()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer statistics.Close()
+	before := host.ProgramCosts(m)
+	do()
+	costs := host.ProgramCosts(m)
+	for i := range costs {
+		costs[i].Runs -= before[i].Runs
+		costs[i].RunTimeNS -= before[i].RunTimeNS
+	}
+	return costs
+}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
-	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 )
 
@@ -30,25 +29,20 @@ func BenchmarkDataHooks(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.Close()
-			statistics, err := host.EnableStatistics()
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer statistics.Close()
-			before := host.ProgramCosts(p)
-			switch network {
-			case "tcp":
-				exchangeTCP(b, buffer)
-			case "udp":
-				exchangeUDP(b, buffer, connected, clients)
-			case "dns":
-				exchangeDNS(b)
-			case "grpc":
-				exchangeGRPC(b)
-			}
-			for i, c := range host.ProgramCosts(p) {
-				if runs := c.Runs - before[i].Runs; runs > uint64(b.N)/2 {
-					b.ReportMetric(float64(c.RunTimeNS-before[i].RunTimeNS)/float64(runs), c.Name+"-ns")
+			for _, c := range kerneltest.CostsOf(b, p, func() {
+				switch network {
+				case "tcp":
+					exchangeTCP(b, buffer)
+				case "udp":
+					exchangeUDP(b, buffer, connected, clients)
+				case "dns":
+					exchangeDNS(b)
+				case "grpc":
+					exchangeGRPC(b)
+				}
+			}) {
+				if c.Runs > uint64(b.N)/2 {
+					b.ReportMetric(float64(c.RunTimeNS)/float64(c.Runs), c.Name+"-ns")
 				}
 			}
 		})
@@ -87,20 +81,15 @@ func BenchmarkPackets(b *testing.B) {
 			for i := range p.edges.packets.edges.Entries {
 				p.edges.packets.edges.Entries[i].SampleLevels = [2]uint8{c.level, c.level}
 			}
-			statistics, err := host.EnableStatistics()
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer statistics.Close()
-			before := host.ProgramCosts(p)
-			if c.network == "tcp" {
-				exchangeTCP(b, buffer)
-			} else {
-				exchangeUDP(b, buffer, true, 1)
-			}
-			for i, cost := range host.ProgramCosts(p) {
-				if runs := cost.Runs - before[i].Runs; runs > 0 && strings.HasPrefix(cost.Name, "cgroup_skb/") {
-					b.ReportMetric(float64(cost.RunTimeNS-before[i].RunTimeNS)/float64(runs), cost.Name+"-ns")
+			for _, cost := range kerneltest.CostsOf(b, p, func() {
+				if c.network == "tcp" {
+					exchangeTCP(b, buffer)
+				} else {
+					exchangeUDP(b, buffer, true, 1)
+				}
+			}) {
+				if cost.Runs > 0 && strings.HasPrefix(cost.Name, "cgroup_skb/") {
+					b.ReportMetric(float64(cost.RunTimeNS)/float64(cost.Runs), cost.Name+"-ns")
 				}
 			}
 		})
@@ -195,19 +184,14 @@ func BenchmarkPacketDrops(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer client.Close()
-			statistics, err := host.EnableStatistics()
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer statistics.Close()
-			before := host.ProgramCosts(p)
-			for b.Loop() {
-				client.Write([]byte("no room"))
-			}
-			for i, c := range host.ProgramCosts(p) {
-				if runs := c.Runs - before[i].Runs; runs > 0 && c.Name == DropFeature {
-					b.ReportMetric(float64(c.RunTimeNS-before[i].RunTimeNS)/float64(runs), "ns/drop")
-					b.ReportMetric(float64(runs)/float64(b.N), "drops/op")
+			for _, c := range kerneltest.CostsOf(b, p, func() {
+				for b.Loop() {
+					client.Write([]byte("no room"))
+				}
+			}) {
+				if c.Runs > 0 && c.Name == DropFeature {
+					b.ReportMetric(float64(c.RunTimeNS)/float64(c.Runs), "ns/drop")
+					b.ReportMetric(float64(c.Runs)/float64(b.N), "drops/op")
 				}
 			}
 		})
@@ -235,16 +219,9 @@ func BenchmarkSamples(b *testing.B) {
 			} else if err := p.edges.objects.SampleRound.Set(uint32(0)); err != nil {
 				b.Fatal(err)
 			}
-			statistics, err := host.EnableStatistics()
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer statistics.Close()
-			before := host.ProgramCosts(p)
-			connectTCP(b)
-			for i, c := range host.ProgramCosts(p) {
-				if runs := c.Runs - before[i].Runs; runs > uint64(b.N)/2 && strings.Contains(c.Name, "state") {
-					b.ReportMetric(float64(c.RunTimeNS-before[i].RunTimeNS)/float64(b.N), c.Name+"-ns/connection")
+			for _, c := range kerneltest.CostsOf(b, p, func() { connectTCP(b) }) {
+				if c.Runs > uint64(b.N)/2 && strings.Contains(c.Name, "state") {
+					b.ReportMetric(float64(c.RunTimeNS)/float64(b.N), strings.ReplaceAll(c.Name, " ", "-")+"-ns/connection")
 				}
 			}
 		})

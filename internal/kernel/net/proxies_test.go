@@ -506,18 +506,13 @@ func BenchmarkProxies(b *testing.B) {
 					edge.Proxy = 1
 				}
 			}
-			statistics, err := host.EnableStatistics()
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer statistics.Close()
-			before := host.ProgramCosts(p)
-			for b.Loop() {
-				exchange()
-			}
-			for i, c := range host.ProgramCosts(p) {
-				if runs := c.Runs - before[i].Runs; runs > uint64(b.N) {
-					b.ReportMetric(float64(c.RunTimeNS-before[i].RunTimeNS)/float64(b.N), c.Name+"-ns/op")
+			for _, c := range kerneltest.CostsOf(b, p, func() {
+				for b.Loop() {
+					exchange()
+				}
+			}) {
+				if c.Runs > uint64(b.N) {
+					b.ReportMetric(float64(c.RunTimeNS)/float64(b.N), c.Name+"-ns/op")
 				}
 			}
 			if got := p.ReadProxies(); is && (len(got) != 1 || got[0].Matched < uint64(b.N)) {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 	"outsight/internal/netns"
@@ -355,11 +354,6 @@ func BenchmarkUplinks(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	statistics, err := host.EnableStatistics()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer statistics.Close()
 	for _, c := range []struct {
 		name         string
 		slice, limit uint32
@@ -368,26 +362,27 @@ func BenchmarkUplinks(b *testing.B) {
 			if err := errors.Join(p.slices.slice.Set(c.slice), p.slices.limit.Set(c.limit)); err != nil {
 				b.Fatal(err)
 			}
-			before, data := host.ProgramCosts(p), make([]byte, 100)
-			for i := 0; b.Loop(); i++ {
-				data[i%len(data)]++
-				if _, err := client.Write(data); err != nil {
-					b.Fatal(err)
+			data := make([]byte, 100)
+			for _, cost := range kerneltest.CostsOf(b, p, func() {
+				for i := 0; b.Loop(); i++ {
+					data[i%len(data)]++
+					if _, err := client.Write(data); err != nil {
+						b.Fatal(err)
+					}
+					_, from, err := server.ReadFromUDP(data)
+					if err == nil {
+						_, err = server.WriteToUDP(data, from)
+					}
+					if err == nil {
+						_, err = client.Read(data)
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
 				}
-				_, from, err := server.ReadFromUDP(data)
-				if err == nil {
-					_, err = server.WriteToUDP(data, from)
-				}
-				if err == nil {
-					_, err = client.Read(data)
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-			for i, cost := range host.ProgramCosts(p) {
-				if runs := cost.Runs - before[i].Runs; runs > 0 && strings.HasSuffix(cost.Name, "(uplinks)") {
-					b.ReportMetric(float64(cost.RunTimeNS-before[i].RunTimeNS)/float64(runs), strings.Fields(cost.Name)[0]+"-ns")
+			}) {
+				if cost.Runs > 0 && strings.HasSuffix(cost.Name, "(uplinks)") {
+					b.ReportMetric(float64(cost.RunTimeNS)/float64(cost.Runs), strings.Fields(cost.Name)[0]+"-ns")
 				}
 			}
 		})

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
 )
@@ -258,19 +257,9 @@ func BenchmarkCounterSwitch(b *testing.B) {
 			if err := p.Open(kerneltest.Kernel(b)); err != nil {
 				b.Fatal(err)
 			}
-			statistics, err := host.EnableStatistics()
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer statistics.Close()
-			cost := func() model.ProgramCost {
-				costs := host.ProgramCosts(p)
-				return costs[slices.IndexFunc(costs, func(c model.ProgramCost) bool { return c.Name == countersHook.Name })]
-			}
-			before := cost()
-			pingPong(b, b.N)
-			after := cost()
-			b.ReportMetric(float64(after.RunTimeNS-before.RunTimeNS)/float64(after.Runs-before.Runs), "program-ns/switch")
+			costs := kerneltest.CostsOf(b, p, func() { pingPong(b, b.N) })
+			one := costs[slices.IndexFunc(costs, func(c model.ProgramCost) bool { return c.Name == countersHook.Name })]
+			b.ReportMetric(float64(one.RunTimeNS)/float64(one.Runs), "program-ns/switch")
 		})
 	}
 }
