@@ -82,9 +82,7 @@ type Recorder struct {
 	clocks *host.Clocks
 	ahead  host.ClockDifference
 	tick   model.Tick
-	// last are the samples of the tick before, as the kernel has them.
-	last  []recorderRecorderSample
-	slots map[model.CgroupID]uint32
+	slots  map[model.CgroupID]uint32
 	// listed is when the edges were.
 	listed time.Time
 	// starter arms a timer on the CPU that runs it, one of timerCPUs.
@@ -362,38 +360,20 @@ func (r *Recorder) Drain(take func(*model.Tick)) error {
 }
 
 func (r *Recorder) read(t *recorderRecorderTick) {
-	samples := r.tick.Samples
 	r.tick = model.Tick{Number: t.Number, DueNS: t.DueNs, BeganNS: t.BeganNs, CostNS: t.CostNs,
-		IdleNS: t.IdleNs, OtherNS: t.OtherNs, Running: t.Running}
-	if cap(samples) < int(t.Samples) {
-		samples, r.last = make([]model.TickSample, t.Samples), r.last[:0]
-	}
-	samples, r.last = samples[:t.Samples], r.last[:min(len(r.last), int(t.Samples))]
-	for i := range samples {
-		s := &r.samples.Entries[(t.FirstSample+uint64(i))%uint64(len(r.samples.Entries))]
-		switch {
-		case i >= len(r.last):
-			r.last = append(r.last, *s)
-		case r.last[i] == *s:
-			continue // most groups do nothing between two ticks: the sample is still there
-		default:
-			r.last[i] = *s
-		}
-		samples[i] = sampleOf(s)
-	}
-	r.tick.Samples = samples
-}
-
-func sampleOf(s *recorderRecorderSample) model.TickSample {
-	return model.TickSample{
-		Group: model.CgroupID(s.Group), CPUNS: s.CpuNs, Running: s.Running, RunQueueNS: s.WaitNs, Waits: s.Waits,
-		Voluntary: s.Voluntary, Involuntary: s.Involuntary, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
-		Asking: s.ClientInFlight, Serving: s.ServerInFlight,
-		HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
-		HasThrottled: s.Known&sampleThrottled != 0, ThrottledNS: s.ThrottledNs, ThrottledPeriods: s.ThrottledPeriods,
-		MinorFaults: s.MinorFaults, MajorFaults: s.MajorFaults,
-		HasDisk: s.Known&sampleDisk != 0, DiskReadBytes: s.DiskReadBytes, DiskWriteBytes: s.DiskWriteBytes,
-		DiskReads: s.DiskReads, DiskWrites: s.DiskWrites, DiskNS: s.DiskTimeNs,
+		IdleNS: t.IdleNs, OtherNS: t.OtherNs, Running: t.Running, Samples: r.tick.Samples[:0]}
+	for i := range uint64(t.Samples) {
+		s := &r.samples.Entries[(t.FirstSample+i)%uint64(len(r.samples.Entries))]
+		r.tick.Samples = append(r.tick.Samples, model.TickSample{
+			Group: model.CgroupID(s.Group), CPUNS: s.CpuNs, Running: s.Running, RunQueueNS: s.WaitNs, Waits: s.Waits,
+			Voluntary: s.Voluntary, Involuntary: s.Involuntary, SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes,
+			Asking: s.ClientInFlight, Serving: s.ServerInFlight,
+			HasMemory: s.Known&sampleMemory != 0, MemoryBytes: s.MemoryBytes,
+			HasThrottled: s.Known&sampleThrottled != 0, ThrottledNS: s.ThrottledNs, ThrottledPeriods: s.ThrottledPeriods,
+			MinorFaults: s.MinorFaults, MajorFaults: s.MajorFaults,
+			HasDisk: s.Known&sampleDisk != 0, DiskReadBytes: s.DiskReadBytes, DiskWriteBytes: s.DiskWriteBytes,
+			DiskReads: s.DiskReads, DiskWrites: s.DiskWrites, DiskNS: s.DiskTimeNs,
+		})
 	}
 }
 
