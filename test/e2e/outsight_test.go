@@ -81,6 +81,7 @@ func shared(t *testing.T) *outsight {
 	o := *s.o
 	o.t = t
 	t.Cleanup(o.logIfFailed)
+	t.Cleanup(o.dropsIfFailed)
 	o.hasSnapshot()
 	return &o
 }
@@ -155,6 +156,7 @@ func (o *outsight) stop() {
 		return
 	default:
 	}
+	o.dropsIfFailed()
 	if err := o.interrupt(); err != nil {
 		o.t.Error(err)
 	}
@@ -164,6 +166,22 @@ func (o *outsight) stop() {
 func (o *outsight) logIfFailed() {
 	if o.t.Failed() {
 		o.t.Logf("outsight's output:\n%s", o.log)
+	}
+}
+
+// dropsIfFailed tells what it has dropped, while it runs.
+func (o *outsight) dropsIfFailed() {
+	if !o.t.Failed() {
+		return
+	}
+	metrics, err := o.metrics()
+	if err != nil {
+		o.t.Log(err)
+	}
+	for _, s := range metrics {
+		if s.labels["__name__"] == "outsight_drops_total" && s.value > 0 {
+			o.t.Logf("%v of %s were dropped", s.value, s.labels["name"])
+		}
 	}
 }
 
