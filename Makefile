@@ -17,11 +17,10 @@ export CGO_ENABLED := 0
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # Build tags of tests that take long or need more than the machine has by itself.
 TAGS          = long,thanos,s3
-# What looks at the host mostly waits; what only computes runs beside it: packages, and one guest at a time.
-HOST_TESTS    = unit-host unit-kernel end-to-end page
-TESTS         = generated --beside 'lint unit-plain unit-race' --beside test-kernels $(HOST_TESTS)
+# What looks at the host mostly waits; packages that only compute run beside it. Guests would take a whole CPU from it all
+# the time: they come last, beside the page.
+TESTS         = generated --beside 'lint unit-plain unit-race' unit-host unit-kernel end-to-end --beside test-kernels page
 GUESTS       ?= 2
-test test-all: export GUESTS = 1
 # Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
 COMPUTING     = QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineIsThePastHour \
                 GraphIsExact FlightHasTheBusiestContainersAndThoseAskedFor FlightKeepsAStallInALongWindow \

@@ -309,4 +309,17 @@ static __always_inline u64 elapsed(u64 from_ns, u64 to_ns)
 	return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
+/*
+ * What a map of storage keeps of a socket, made of zeros where there is nothing. Of two CPUs that
+ * make it at once, the kernel serves one and refuses the other (bpf_local_storage_update, of
+ * BPF_NOEXIST), which finds then what the first has made. NULL where there is no memory.
+ */
+#define SOCKET_STORAGE(map, sk)                                                                    \
+	({                                                                                         \
+		void *kept = bpf_sk_storage_get(map, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);          \
+		if (!kept)                                                                         \
+			kept = bpf_sk_storage_get(map, sk, 0, 0);                                  \
+		kept;                                                                              \
+	})
+
 #endif

@@ -162,7 +162,7 @@ static __noinline int rejoin(struct sock *sk, struct connection *c, struct edge 
 
 static __always_inline struct connection *adopt(struct sock *sk)
 {
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct connection *c = SOCKET_STORAGE(&connections, sk);
 
 	if (!c)
 		count_drop(DROP_CONNECTION);

@@ -49,7 +49,7 @@ static __always_inline struct datagram_call *call_of(struct bpf_sock_addr *ctx)
 	/* A connected socket comes here without an address where its call has control messages. */
 	if (!sk || !port)
 		return NULL;
-	s = bpf_sk_storage_get(&datagram_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	s = SOCKET_STORAGE(&datagram_sockets, sk);
 	if (!s)
 		return NULL;
 	struct datagram_call *call = &s->calls[call_index(task)];

@@ -33,7 +33,7 @@ static __noinline int datagram(struct sock *sk, int bytes, bool sent)
 	/* After shutdown a receiving call returns at once, with nothing. */
 	if (!bytes && !sent && sk->sk_shutdown & RCV_SHUTDOWN)
 		return 0;
-	s = bpf_sk_storage_get(&datagram_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	s = SOCKET_STORAGE(&datagram_sockets, sk);
 	if (!s) {
 		count_drop(DROP_CONNECTION);
 		return 0;
@@ -102,8 +102,7 @@ int open_datagram_sockets(struct bpf_iter__task_file *ctx)
 
 	if (!sk || !is_udp(sk))
 		return 0;
-	struct datagram_socket *s =
-		bpf_sk_storage_get(&datagram_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct datagram_socket *s = SOCKET_STORAGE(&datagram_sockets, sk);
 	if (s)
 		s->flags |= DATAGRAM_OLDER;
 	return 0;

@@ -252,8 +252,7 @@ static __noinline struct http2_connection *follow_http2(struct sock *sk, struct 
 {
 	if (!sk || !c)
 		return NULL;
-	struct http2_connection *h =
-		bpf_sk_storage_get(&http2_connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct http2_connection *h = SOCKET_STORAGE(&http2_connections, sk);
 	if (!h) {
 		count_drop(DROP_HTTP2);
 		c->head.protocol = PROTOCOL_OPAQUE;

@@ -48,7 +48,7 @@ static __always_inline struct listener *listener_of(struct sock *sk)
 
 static __always_inline void add_listener(struct sock *sk, struct task_struct *task)
 {
-	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct connection *c = SOCKET_STORAGE(&connections, sk);
 	struct listener_key key;
 
 	if (!c) {

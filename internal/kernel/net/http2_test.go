@@ -229,6 +229,21 @@ func TestGRPCSlowAmongFast(t *testing.T) {
 	}
 }
 
+// Both ends of a connection find out that it is HTTP/2 when they send and when they receive, which may be at once.
+func TestHTTP2BegunByBothDirections(t *testing.T) {
+	const connections = 3000
+	p := openShared(t)
+	at := serveEchoes(t)
+	for range connections {
+		conn := callEchoes(t, at)
+		if err := call(t.Context(), conn, "Sleep", 0); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	expectStreams(t, p, at, connections, 0)
+}
+
 // Streams of messages are one transaction each, and are not slow because they are long.
 func TestGRPCStreams(t *testing.T) {
 	p := openShared(t)

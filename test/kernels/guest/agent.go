@@ -20,7 +20,9 @@ const (
 	connections   = 20
 	requests      = 25
 	memoryLimit   = 64 << 20
-	// emulatedShare: emulated CPUs stand still at any moment, also between the readings of two clocks.
+	// throttled is a long period: an emulated CPU stands still at any moment, also between the kernel's reading of its
+	// clock and that of a program, mostly where a timer is set, as at the end of a quota. The share of that must be small.
+	throttled     = "200000 1000000"
 	emulatedShare = 0.15
 )
 
@@ -106,7 +108,7 @@ func resourceCounts(ended <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(slow.set("cpu.max", "20000 100000"), small.set("memory.max", strconv.Itoa(memoryLimit)))
+	err = errors.Join(slow.set("cpu.max", throttled), small.set("memory.max", strconv.Itoa(memoryLimit)))
 	if err != nil {
 		return err
 	}
