@@ -102,7 +102,7 @@ func TestFiguresAreThoseOfFiles(t *testing.T) {
 	if err := os.WriteFile(quota, []byte(setting), 0); err != nil {
 		t.Fatal(err)
 	}
-	pid, stop := group.Start(t, "spin")
+	pid, stop := group.Start(t, "spinwithmemory")
 	slot := watch(t, p, pid, idsOf(t, directories))
 	throttledTime := func() uint64 {
 		if v1() {

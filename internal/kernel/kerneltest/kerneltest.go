@@ -90,6 +90,8 @@ func workload(name string, others map[string]func(name string) int) int {
 	threads := 1
 	switch name {
 	case "spin":
+	case "spinwithmemory": // it starts outside of the group, whose memory it has none of yet
+		touchPages()
 	case "spin8":
 		threads = 8
 	case "idle":
@@ -119,19 +121,25 @@ func touch() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGUSR1)
 	<-signals
-	for page := os.Getpagesize(); len(signals) == 0; {
-		memory, err := syscall.Mmap(-1, 0, 256*page, syscall.PROT_READ|syscall.PROT_WRITE,
-			syscall.MAP_ANON|syscall.MAP_PRIVATE)
-		if err != nil {
-			panic(err)
-		}
-		for at := 0; at < len(memory); at += page {
-			memory[at] = 1
-		}
-		if err := syscall.Munmap(memory); err != nil {
+	for len(signals) == 0 {
+		if err := syscall.Munmap(touchPages()); err != nil {
 			panic(err)
 		}
 	}
+}
+
+// touchPages maps 256 pages and writes to each.
+func touchPages() []byte {
+	page := os.Getpagesize()
+	memory, err := syscall.Mmap(-1, 0, 256*page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		panic(err)
+	}
+	for at := 0; at < len(memory); at += page {
+		memory[at] = 1
+	}
+	return memory
 }
 
 // Spin keeps a CPU busy.
