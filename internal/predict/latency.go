@@ -56,8 +56,8 @@ type Model string
 
 const (
 	// Queueing is an open network of queues, one for each resource, with as many servers as it has cores or threads. What
-	// a request waits at each is by Sakasegawa's approximation of M/G/c, and a duration is R + K Q, where Q is the sum of
-	// the waits; R and K are fitted to the past.
+	// a request waits at each is by Sakasegawa's approximation of M/G/c, and a duration is R + K Q + H, where Q is the sum of
+	// the waits and H what a CPU quota holds back (heldBack); R and K are fitted to the past.
 	Queueing Model = "queueing"
 	// Scalability is Gunther's Universal Scalability Law, fitted to the past: the duration of a request is
 	// (1 + α (N - 1) + β N (N - 1)) / γ with N requests in flight.
@@ -139,7 +139,7 @@ func (h *History) predictEntries(p *Prediction, s *Scenario, now []station) {
 			if _, ok := s.Replicas[r.Name]; ok {
 				visits = 1
 			}
-			then = append(then, station{r.then, r.Parallel, r.share, visits})
+			then = append(then, station{r.then, r.Parallel, r.share, visits, r.ParallelBy == "quota"})
 		}
 	}
 	tested := h.test()
@@ -179,7 +179,8 @@ func (e *Entry) predict(past *entryPast, now, then []station, mean, rate float64
 		e.Saturated = true
 		return
 	}
-	if e.Tested != nil && e.Tested.Scalability < e.Tested.Queueing && asItIs {
+	// The law does not know of quotas, which may have held nothing back so far.
+	if e.Tested != nil && e.Tested.Scalability < e.Tested.Queueing && asItIs && !mayHold(then, rate) {
 		law := fitLaw(past.all)
 		before, told := law.at(mean, e.Tested)
 		if then, too := law.at(rate, e.Tested); told && too {
@@ -238,42 +239,79 @@ func medianOf(values []float64) float64 {
 }
 
 // station is a resource at which requests wait: what it takes of them, how many cores it can use, what it gets of the
-// requests that it got, and how many times as many of a request's visits are to it.
+// requests that it got, how many times as many of a request's visits are to it, and whether a CPU quota is what bounds it.
 type station struct {
 	demand                  *Demand
 	parallel, share, visits float64
+	quota                   bool
 }
 
-// wait is the mean time, in seconds, that a request at the entries waits there if it is utilised so: Sakasegawa's
-// approximation of M/M/c, D ρ^(√(2(c+1))-1) / (c (1-ρ)); infinite from 1 on. A quota of less than a core is one core that
-// is slower.
+// wait is the mean time, in seconds, that a request at the entries waits there for others if it is utilised so:
+// Sakasegawa's approximation of M/M/c, D ρ^(√(2(c+1))-1) / (c (1-ρ)); infinite from 1 on. Until a quota is used up, its
+// container has whole cores.
 func (s *station) wait(utilisation float64) float64 {
 	if utilisation >= 1 {
 		return math.Inf(1)
 	}
 	servers := max(s.parallel, 1)
-	service := s.visits * max(s.demand.PerRequest, 0) * servers / s.parallel
+	service := s.visits * max(s.demand.PerRequest, 0)
+	if s.quota {
+		utilisation *= s.parallel / servers
+	} else {
+		service *= servers / s.parallel
+	}
 	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
+}
+
+// held is for how long its quota holds requests back if it is utilised so.
+func (s *station) held(utilisation float64) held {
+	left := s.parallel - max(s.demand.Base, 0) // for requests
+	if !s.quota || s.demand.PerRequest <= 0 || left <= 0 {
+		return held{}
+	}
+	return heldBack(left*quotaPeriod/s.demand.PerRequest, 1-(1-utilisation)*s.parallel/left)
 }
 
 // stationsOf are resources as they were.
 func stationsOf(resources []Resource) (all []station) {
 	for i := range resources {
 		if r := &resources[i]; r.demand != nil {
-			all = append(all, station{r.demand, r.Parallel, 1, 1})
+			all = append(all, station{r.demand, r.Parallel, 1, 1, r.ParallelBy == "quota"})
 		}
 	}
 	return all
 }
 
-// waits is the sum of the stations' waits at a rate, with its bounds.
-func waits(stations []station, rate float64) (value, low, high float64) {
+// waiting is what requests wait for: others at all stations, on average, and quotas, of which the one that holds them back
+// most counts.
+type waiting struct {
+	others float64
+	quota  held
+}
+
+func (w *waiting) add(s *station, utilisation float64) {
+	w.others += s.wait(utilisation)
+	for d, seconds := range s.held(min(utilisation, 1)) {
+		w.quota[d] = max(w.quota[d], seconds)
+	}
+}
+
+// waits is what requests wait for at a rate, with its bounds.
+func waits(stations []station, rate float64) (value, low, high waiting) {
 	for i := range stations {
 		s := &stations[i]
 		u := s.demand.Cores(rate * s.share).over(s.parallel)
-		value, low, high = value+s.wait(u.Value), low+s.wait(u.Low), high+s.wait(*u.High)
+		value.add(s, u.Value)
+		low.add(s, u.Low)
+		high.add(s, *u.High)
 	}
 	return value, low, high
+}
+
+// mayHold is whether quotas may hold a request in a hundred back at a rate.
+func mayHold(stations []station, rate float64) bool {
+	_, _, high := waits(stations, rate)
+	return high.quota[durations-1] > 0
 }
 
 // queues is a line over the sum of waits for each of the durations of an entry.
@@ -297,10 +335,10 @@ func fitQueues(all []entryObserved, stations []station) (*queues, error) {
 	if len(stations) == 0 {
 		return nil, errNoWaits
 	}
-	q := make([]float64, 0, len(all))
+	q := make([]waiting, 0, len(all))
 	kept := make([]entryObserved, 0, len(all))
 	for _, o := range all {
-		if value, _, _ := waits(stations, o.rate); !math.IsInf(value, 0) {
+		if value, _, _ := waits(stations, o.rate); !math.IsInf(value.others, 0) {
 			q, kept = append(q, value), append(kept, o)
 		}
 	}
@@ -314,7 +352,10 @@ func fitQueues(all []entryObserved, stations []station) (*queues, error) {
 	return f, nil
 }
 
-func (l *line) fit(q []float64, all []entryObserved, d int) {
+// own is the share of a duration that no quota held back.
+func (w *waiting) own(o *entryObserved, d int) float64 { return max(1-w.quota[d]/o.seconds[d], 0) }
+
+func (l *line) fit(q []waiting, all []entryObserved, d int) {
 	expected := waitsOf[d]
 	weights, residuals := make([]float64, len(all)), make([]float64, len(all))
 	for i := range weights {
@@ -322,11 +363,12 @@ func (l *line) fit(q []float64, all []entryObserved, d int) {
 	}
 	l.deviation = 0.1
 	for range rounds {
-		// The sums of the normal equations, of r / y + k q / y = 1.
+		// The sums of the normal equations, of r / y + k q / y = 1 - h / y, where h is what a quota held back.
 		var rr, rk, kk, r1, k1 float64
 		for i, o := range all {
-			x, z := 1/o.seconds[d], q[i]/o.seconds[d]
-			rr, rk, kk, r1, k1 = rr+weights[i]*x*x, rk+weights[i]*x*z, kk+weights[i]*z*z, r1+weights[i]*x, k1+weights[i]*z
+			x, z, own := 1/o.seconds[d], q[i].others/o.seconds[d], q[i].own(&o, d)
+			rr, rk, kk = rr+weights[i]*x*x, rk+weights[i]*x*z, kk+weights[i]*z*z
+			r1, k1 = r1+weights[i]*own*x, k1+weights[i]*own*z
 		}
 		prior := l.deviation * l.deviation / (expected * expected)
 		kk, k1 = kk+prior, k1+prior*expected
@@ -337,7 +379,7 @@ func (l *line) fit(q []float64, all []entryObserved, d int) {
 		}
 		squares := 0.0
 		for i, o := range all {
-			residuals[i] = 1 - (l.r+l.k*q[i])/o.seconds[d]
+			residuals[i] = q[i].own(&o, d) - (l.r+l.k*q[i].others)/o.seconds[d]
 			squares += weights[i] * residuals[i] * residuals[i]
 		}
 		l.deviation = max(math.Sqrt(squares/float64(max(len(all)-1, 1))), 1e-3)
@@ -351,16 +393,17 @@ func (l *line) fit(q []float64, all []entryObserved, d int) {
 // may be.
 func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latencies, saturated bool) {
 	value, low, high := waits(stations, rate)
-	if math.IsInf(value, 0) {
+	if math.IsInf(value.others, 0) {
 		return nil, true
 	}
 	l = &Latencies{}
 	for d, into := range l.each() {
 		one := &f.lines[d]
-		into.Value = max(one.r+one.k*value, 0)
-		into.Low = max(min(one.r+one.k*low-f.half(one, low, tested), into.Value), 0)
-		if !math.IsInf(high, 0) {
-			most := one.r + one.k*high + f.half(one, high, tested)
+		at := func(w *waiting) float64 { return one.r + one.k*w.others + w.quota[d] }
+		into.Value = max(at(&value), 0)
+		into.Low = max(min(at(&low)-f.half(one, d, &low, tested), into.Value), 0)
+		if !math.IsInf(high.others, 0) {
+			most := at(&high) + f.half(one, d, &high, tested)
 			into.High = &most
 		}
 	}
@@ -369,8 +412,9 @@ func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latenc
 
 // half is half of the interval of what a stretch of time has at a sum of waits: the line's and the stretches' own
 // variance, and what the model was off on the past.
-func (f *queues) half(l *line, waits float64, tested *Tested) float64 {
-	value := l.r + l.k*waits
+func (f *queues) half(l *line, d int, w *waiting, tested *Tested) float64 {
+	waits := w.others
+	value := l.r + l.k*waits + w.quota[d]
 	own := l.deviation * value
 	off := 0.0
 	if tested != nil {

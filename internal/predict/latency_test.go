@@ -28,13 +28,7 @@ func queue(r *rand.Rand, rate float64, requests int) graph.Entry {
 		taken[i] = cart - now + 0.0005
 		sum += taken[i]
 	}
-	slices.Sort(taken)
-	at := func(q float64) *graph.Seconds {
-		s := graph.Seconds(taken[int(q*float64(requests-1))])
-		return &s
-	}
-	mean := graph.Seconds(sum / float64(requests))
-	return graph.Entry{Node: "1", Name: "web", ArrivalRate: rate, Mean: &mean, P50: at(0.5), P95: at(0.95), P99: at(0.99)}
+	return entryOf(taken, sum, rate)
 }
 
 // watched is a history of the tandem, in stretches of a minute at rates from least to most.
