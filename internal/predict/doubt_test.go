@@ -66,6 +66,28 @@ func TestPools(t *testing.T) {
 	f("replicas", calling(4, nil), Scenario{Times: 1, Replicas: map[string]int{"web": 1}}, 0, false, false)
 }
 
+// A duration has no upper bound at a rate that a pool may not serve, and has one up to the rate that there was, or without
+// a pool.
+func TestDurationsBehindAPool(t *testing.T) {
+	entry := func(_ int, a *graph.Analysis) {
+		of := func(seconds graph.Seconds) *graph.Seconds { return &seconds }
+		a.Entries = []graph.Entry{{Node: "1", Name: "web", ArrivalRate: a.ArrivalRate, Mean: of(0.034), P50: of(0.033),
+			P95: of(0.04), P99: of(0.05)}}
+	}
+	for _, c := range []struct {
+		open, times float64
+		bounded     bool
+	}{{4, 2, false}, {4, 0.5, true}, {50, 2, true}} {
+		p, err := calling(c.open, entry).Predict(Scenario{Times: c.times})
+		if err != nil || len(p.Entries) != 1 || p.Entries[0].Then == nil {
+			t.Fatal(p, err)
+		}
+		if p99 := p.Entries[0].Then.P99; (p99.High != nil) != c.bounded || p99.Low > p99.Value {
+			t.Errorf("%v connections, %v times the rate (limit %+v): p99 %+v", c.open, c.times, p.Limit, p99)
+		}
+	}
+}
+
 // What waits for most of the time in which it answers is said to be able to be the limit before.
 func TestWaits(t *testing.T) {
 	doubts := func(waits, latency graph.Seconds) []Doubt {

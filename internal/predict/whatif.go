@@ -191,7 +191,23 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	h.predictPower(p, &s)
 	p.finish()
 	h.predictDoubts(p, &s)
+	p.leaveDurationsOpen()
 	return p, nil
+}
+
+// leaveDurationsOpen takes the upper bounds of durations away where something else than CPU time, of which there is a sign,
+// may be used up: what waits for it is in no model.
+func (p *Prediction) leaveDurationsOpen() {
+	if len(p.Doubts) == 0 || p.Limit == nil || p.Rate < p.Limit.Low {
+		return
+	}
+	for i := range p.Entries {
+		if then := p.Entries[i].Then; then != nil {
+			for _, of := range then.each() {
+				of.High = nil
+			}
+		}
+	}
 }
 
 // check refuses names that nothing has.
