@@ -7,112 +7,149 @@ import (
 )
 
 const (
-	// checkOften and checkRarely are how many turns apart a group's figures are compared with its files: until all
-	// figures have agreed once, and then.
+	// checkOften and checkRarely are how many turns apart a group's figures are compared with its files: at first and
+	// after a disagreement, and after each comparison twice as many, up to the latter.
 	checkOften, checkRarely = 4, 64
+	// compareAttempts bounds how often a file is read for one comparison.
+	compareAttempts = 4
 )
 
-// checkFigures compares figures with files, of a group whose turn it is. Only what was the same before and after
-// the reading of the file is compared.
+// verdict is what a comparison found.
+type verdict int
+
+const (
+	undecided verdict = iota
+	agrees
+	differs
+)
+
+// compare reads what the kernel program says and what the file says in turns, the former first and last. They agree where
+// the program said the same before and after a reading of the file that says so, too. What changes and changes back while
+// the file is read looks like a difference, so they differ only where a second reading of both has the same values as the
+// first. What changes all the time is not judged.
+func compare[K, V comparable](kernel func() (K, bool), file func() (V, error), same func(K, V) bool) (K, V, verdict) {
+	var last V
+	still := false // the last reading of the file is between two that are equal, and differs from them
+	before, ok := kernel()
+	for range compareAttempts {
+		if !ok {
+			break
+		}
+		read, err := file()
+		if err != nil {
+			break
+		}
+		var after K
+		after, ok = kernel()
+		switch {
+		case !ok || after != before:
+			still = false
+		case same(after, read):
+			return after, read, agrees
+		case still && read == last:
+			return after, read, differs
+		default:
+			still = true
+		}
+		before, last = after, read
+	}
+	return before, last, undecided
+}
+
+// checkFigures compares figures with files, of a group whose turn it is.
 func (f *Files) checkFigures(c *model.Container, g *groupFiles) {
 	k := &g.kernel
 	if !k.fresh || f.turn < k.checkAt {
 		return
 	}
-	k.checkAt = f.turn + checkOften
-	if f.allAgreed() {
-		k.checkAt = f.turn + checkRarely
-	}
-	f.checkNumber(c, g, memoryFigure, memoryUsage, func(of *model.GroupFigures) uint64 { return of.MemoryBytes })
-	f.checkNumber(c, g, threadsFigure, pidsCurrent, func(of *model.GroupFigures) uint64 { return of.Threads })
-	f.checkKills(c, g)
-	f.checkThrottle(c, g)
+	k.checkAt = f.turn + k.checkEvery
+	k.checkEvery = min(2*k.checkEvery, checkRarely)
+	checkFigure(f, g, memoryFigure, func(of *model.GroupFigures) uint64 { return of.MemoryBytes },
+		func() (uint64, error) { return f.value(c, g, memoryUsage) })
+	checkFigure(f, g, threadsFigure, func(of *model.GroupFigures) uint64 { return of.Threads },
+		func() (uint64, error) { return f.value(c, g, pidsCurrent) })
+	checkFigure(f, g, killsFigure, func(of *model.GroupFigures) uint64 { return of.Kills },
+		func() (uint64, error) { return f.killsInFile(c, g) })
+	checkFigure(f, g, throttleFigure, f.throttle,
+		func() (model.ThrottleCounters, error) { return f.throttlingInFile(c, g) })
 	f.checkStat(c, g)
 }
 
-func (f *Files) allAgreed() bool {
-	for i := range f.trusts {
-		if !f.trusts[i].agreed {
-			return false
-		}
-	}
-	return true
-}
-
-// around runs read between two readings of the group's figures.
-func (f *Files) around(g *groupFiles, read func() error) (before, after model.GroupFigures, ok bool) {
+func checkFigure[V comparable](f *Files, g *groupFiles, which figure, of func(*model.GroupFigures) V,
+	file func() (V, error)) {
 	slot := g.kernel.slot
-	if f.kernel.ReadGroup(slot) != nil || !f.kernel.Figures(slot, &before) || read() != nil ||
-		f.kernel.ReadGroup(slot) != nil || !f.kernel.Figures(slot, &after) {
-		return before, after, false
-	}
-	return before, after, true
-}
-
-func (f *Files) checkNumber(c *model.Container, g *groupFiles, which figure, file fileKind,
-	of func(*model.GroupFigures) uint64) {
-	var n uint64
-	before, after, ok := f.around(g, func() (err error) { n, err = f.value(c, g, file); return err })
-	if ok && hasFigure(&before, which) && hasFigure(&after, which) && of(&before) == of(&after) {
-		f.note(which, n == of(&after))
-	}
-}
-
-func (f *Files) checkKills(c *model.Container, g *groupFiles) {
-	var kills uint64
-	var found bool
-	before, after, ok := f.around(g, func() error {
-		text, err := f.text(c, g, memoryEvents)
-		if err == nil {
-			kills, found, err = parseKey(text, "oom_kill")
+	_, _, found := compare(func() (v V, ok bool) {
+		var figures model.GroupFigures
+		if f.kernel.ReadGroup(slot) != nil || !f.kernel.Figures(slot, &figures) || !hasFigure(&figures, which) {
+			return v, false
 		}
-		return err
-	})
-	if ok && found && before.HasKills && after.HasKills && before.Kills == after.Kills {
-		f.note(killsFigure, kills == after.Kills)
-	}
-}
-
-func (f *Files) checkThrottle(c *model.Container, g *groupFiles) {
-	var t model.ThrottleCounters
-	var found bool
-	before, after, ok := f.around(g, func() error {
-		text, err := f.text(c, g, cpuStat)
-		if err == nil {
-			t, found, err = parseThrottle(text)
-		}
-		return err
-	})
-	if ok && found && before.HasThrottle && after.HasThrottle && before.Throttle == after.Throttle {
-		f.note(throttleFigure, t == f.throttle(&after))
+		return of(&figures), true
+	}, file, func(a, b V) bool { return a == b })
+	if found != undecided {
+		f.note(g, which, found == agrees)
 	}
 }
 
 // checkStat finds out which of the kernel's counters are which lines of memory.stat, and whether they still are. The
 // file shows the flushed ones.
 func (f *Files) checkStat(c *model.Container, g *groupFiles) {
-	before, ok := f.kernel.FlushedStat(g.kernel.slot)
-	if !ok {
+	words, file, found := compare(
+		func() (model.StatWords, bool) { return f.kernel.FlushedStat(g.kernel.slot) },
+		func() (memoryStat, error) {
+			text, err := f.text(c, g, memoryStatFile)
+			if err != nil {
+				return memoryStat{}, err
+			}
+			return parseMemoryStat(text, f.sources[memoryStatFile].v2)
+		}, f.stats.fits)
+	if found == undecided {
 		return
 	}
-	text, err := f.text(c, g, memoryStatFile)
-	if err != nil {
-		return
-	}
-	stat, err := parseMemoryStat(text, f.sources[memoryStatFile].v2)
-	if err != nil {
-		return
-	}
-	if after, ok := f.kernel.FlushedStat(g.kernel.slot); ok && before == after {
-		f.note(statFigure, f.stats.narrow(&after, &stat))
+	equal := found == agrees || f.stats.narrow(&words, &file)
+	f.note(g, statFigure, equal)
+	if !equal && f.distrusts(statFigure) {
+		f.stats = newStatMeanings() // the true counters may have been excluded
 	}
 }
 
-func (f *Files) note(which figure, equal bool) {
-	if f.trusts[which].note(equal) {
-		f.disagreed.Or(1 << which)
+// note takes note of a comparison. Others that agree say nothing of a group that does not, so a trust that was lost does
+// not come back while there is one.
+func (f *Files) note(g *groupFiles, which figure, equal bool) {
+	t, k := &f.trusts[which], &g.kernel
+	if equal {
+		k.disagreements[which] = 0
+		t.row++
+		if !t.holds && t.row > t.needed && !f.doubted(which) {
+			t.holds = true
+			f.distrusted.And(^(1 << which))
+		}
+		return
+	}
+	t.row = 0
+	k.disagreements[which]++
+	switch k.disagreements[which] {
+	case 1:
+		k.checkAt, k.checkEvery = f.turn+checkOften, checkOften
+	case maxDisagreements:
+		if !f.distrusts(which) {
+			t.lose()
+			f.distrusted.Or(1 << which)
+		}
 	}
 }
+
+// doubted reports whether a group disagreed when it was compared last.
+func (f *Files) doubted(which figure) bool {
+	for _, g := range f.groups {
+		if g.kernel.disagreements[which] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// distrusts reports whether the trust in a figure was lost and has not come back; at any time.
+func (f *Files) distrusts(which figure) bool { return f.distrusted.Load()&(1<<which) != 0 }
 
 // kernelFeature tells whether the kernel program's figures are used; at any time.
 func (f *Files) kernelFeature() model.Feature {
@@ -120,14 +157,15 @@ func (f *Files) kernelFeature() model.Feature {
 		Purpose: "control group files need not be read where a kernel program says the same"}
 	var names []string
 	for which, name := range figureNames {
-		if f.disagreed.Load()&(1<<which) != 0 {
+		if f.distrusts(figure(which)) {
 			names = append(names, name)
 		}
 	}
 	if names != nil {
 		feature.State = model.FeatureAbsent
 		feature.Reason = "the kernel program and the files disagreed, so files are read: " + strings.Join(names, ", ")
-		feature.Remedy = "report the kernel's version; no number is wrong, reading costs more"
+		feature.Remedy = "no number is wrong, reading costs more, and it ends where they agree again; if it lasts, report the " +
+			"kernel's version"
 	}
 	return feature
 }

@@ -42,30 +42,26 @@ const (
 // figureNames are what users know them by: the files that say the same.
 var figureNames = [figureKinds]string{"memory usage", "processes killed", "memory.stat", "throttling", "threads"}
 
-// maxDisagreements is how many comparisons in a row may fail: a figure may change and change back while its file is
-// read.
+// maxDisagreements is how many comparisons in a row with the files of one group may fail: a figure may change and change
+// back while its file is read, and again.
 const maxDisagreements = 3
 
-// trust is how a figure's comparisons with its file went. It is used once they agreed, and never again after they
-// disagreed.
+// returnAfter and returnAfterMost are how many comparisons in a row must agree before a lost trust comes back: the first
+// time, and at most.
+const returnAfter, returnAfterMost = 8, 1024
+
+// trust tells whether a figure may be taken from the kernel program. It holds once they agreed, and is lost where a group
+// disagreed maxDisagreements times in a row. It comes back after so many agreements in a row as it takes, which is twice
+// as many each time that it was lost.
 type trust struct {
-	agreed        bool
-	disagreements int
+	holds bool
+	// row is how many comparisons agreed since the last that did not; more than needed make it hold.
+	row, needed int
 }
 
-func (t *trust) holds() bool { return t.agreed && t.disagreements < maxDisagreements }
-
-// note takes note of a comparison, and reports whether it is the one that ends the trust.
-func (t *trust) note(equal bool) (ended bool) {
-	switch {
-	case t.disagreements >= maxDisagreements:
-		return false
-	case equal:
-		t.agreed, t.disagreements = true, 0
-		return false
-	}
-	t.disagreements++
-	return t.disagreements == maxDisagreements
+func (t *trust) lose() {
+	t.holds, t.row = false, 0
+	t.needed = min(max(2*t.needed, returnAfter), returnAfterMost)
 }
 
 // groupSlot is a group that the kernel program watches.
@@ -76,9 +72,11 @@ type groupSlot struct {
 	of string
 	// fresh: figures are of this reading.
 	fresh bool
-	// checkAt is the turn in which they are compared with the files.
-	checkAt uint64
-	figures model.GroupFigures
+	// checkAt is the turn in which they are compared with the files, checkEvery how many turns later they will be again.
+	checkAt, checkEvery uint64
+	figures             model.GroupFigures
+	// disagreements of each figure with the group's file, in a row.
+	disagreements [figureKinds]int
 }
 
 // readFigures reads the figures of all groups that are watched already.
@@ -102,7 +100,7 @@ func (f *Files) follow(c *model.Container, g *groupFiles) {
 	if err != nil || !found {
 		return
 	}
-	k.slot, k.watched, k.checkAt = slot, true, f.turn
+	k.slot, k.watched, k.checkAt, k.checkEvery = slot, true, f.turn, checkOften
 	k.of = c.ID
 	f.slots.Store(c.ID, slot)
 	k.fresh = f.kernel.Figures(slot, &k.figures)
@@ -135,7 +133,7 @@ func (f *Files) TrustedFigures() uint32 { return f.trusted.Load() }
 func (f *Files) noteTrusted() {
 	var bits uint32
 	for which := range figureKinds {
-		if f.trusts[which].holds() {
+		if f.trusts[which].holds {
 			bits |= figureBits[which]
 		}
 	}
@@ -157,9 +155,10 @@ func (f *Files) controllerIDs(c *model.Container) (ids [model.FigureControllers]
 // readsLimits reports whether the group's limits are read in this turn.
 func (g *groupFiles) readsLimits(turn uint64) bool { return (turn-g.first)%limitEvery == 0 }
 
-// use reports whether a figure is taken from the kernel program.
+// use reports whether a figure is taken from the kernel program: not while the group's file said something else last.
 func (f *Files) use(g *groupFiles, which figure) bool {
-	return g.kernel.fresh && hasFigure(&g.kernel.figures, which) && f.trusts[which].holds()
+	k := &g.kernel
+	return k.fresh && hasFigure(&k.figures, which) && f.trusts[which].holds && k.disagreements[which] == 0
 }
 
 func hasFigure(of *model.GroupFigures, which figure) bool {

@@ -3,6 +3,9 @@ package container
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -89,6 +92,227 @@ func TestFigureThatDisagreesFallsBack(t *testing.T) {
 	if g := f.groups[c.ID]; f.use(g, threadsFigure) || !f.use(g, memoryFigure) || !f.use(g, throttleFigure) {
 		t.Errorf("%+v", f.trusts)
 	}
+}
+
+// restless has a process enter the group after a reading of the kernel program, and leave it before the next one: its file
+// says more than the program said before and after. It does so after each reading, or after every other one from the first on.
+type restless struct {
+	KernelFigures
+	enter, leave func()
+	every        int
+	readings     int
+}
+
+func (r *restless) ReadGroup(slot uint32) error {
+	r.leave()
+	err := r.KernelFigures.ReadGroup(slot)
+	if r.every != 0 && r.readings%r.every == 0 {
+		r.enter()
+	}
+	r.readings++
+	return err
+}
+
+// restlessGroup is a group of a process that a second one enters and leaves.
+func restlessGroup(t *testing.T, n, every int) (*Files, *model.Container, *restless) {
+	t.Helper()
+	r := &restless{KernelFigures: kernelGroups(t, groups.Options{}), every: every}
+	f, c := watchedGroup(t, r, n)
+	aside := fmt.Sprintf("/osct-figures-%d/%s", n, testID(n+100))
+	makeGroup(t, f.layout, aside)
+	second := enter(t, f.layout, aside, "/bin/sleep", "600").Process.Pid
+	move := func(path string) func() {
+		file := f.sources[pidsCurrent].mount + path + "/cgroup.procs"
+		return func() {
+			if err := os.WriteFile(file, []byte(strconv.Itoa(second)), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.enter, r.leave = move(c.CgroupPath), move(aside)
+	return f, c, r
+}
+
+// A number of threads that was another one only while its file was read is used all the same.
+func TestFigureThatMovesIsNotDoubted(t *testing.T) {
+	f, c, r := restlessGroup(t, 5, 2)
+	const calm = 2 * 4 // readings of a comparison of four figures that agree at once
+	moved := false
+	for range 16 * checkOften {
+		r.readings = 0
+		readOne(t, f, c)
+		moved = moved || r.readings > calm
+		if n := f.groups[c.ID].kernel.disagreements[threadsFigure]; n != 0 {
+			t.Fatalf("%d comparisons in a row disagreed", n)
+		}
+	}
+	if !moved || !f.use(f.groups[c.ID], threadsFigure) {
+		t.Errorf("moved %v, %+v", moved, f.trusts[threadsFigure])
+	}
+}
+
+// A figure that disagreed so often that it is not used any more is used again once it agrees; each number is right
+// meanwhile.
+func TestTrustComesBack(t *testing.T) {
+	f, c, r := restlessGroup(t, 6, 1)
+	threads := func() {
+		t.Helper()
+		plain := NewFiles(f.layout, Options{})
+		defer plain.Close()
+		if u, want := readOne(t, f, c), readOne(t, plain, c); u.Err != nil || want.Err != nil || *u.Threads != *want.Threads {
+			t.Fatalf("%d threads, the file says %d: %v, %v", *u.Threads, *want.Threads, u.Err, want.Err)
+		}
+	}
+	lose := func() {
+		t.Helper()
+		r.every = 1
+		for turn := 0; !f.distrusts(threadsFigure); turn++ {
+			if threads(); turn > 4*checkRarely {
+				t.Fatalf("%+v", f.trusts[threadsFigure])
+			}
+		}
+		if feature := f.kernelFeature(); feature.State != model.FeatureAbsent ||
+			!strings.HasSuffix(feature.Reason, ": threads") || f.TrustedFigures()&figureBits[threadsFigure] != 0 {
+			t.Errorf("%+v, trusted %b", feature, f.TrustedFigures())
+		}
+	}
+	comeBack := func() (agreed int) {
+		t.Helper()
+		r.every = 0
+		r.leave()
+		for turn := 0; f.distrusts(threadsFigure); turn++ {
+			agreed = f.trusts[threadsFigure].row
+			if threads(); turn > 4*returnAfter*checkRarely {
+				t.Fatalf("%+v", f.trusts[threadsFigure])
+			}
+		}
+		if feature := f.kernelFeature(); feature.State != model.FeatureWorks || !f.use(f.groups[c.ID], threadsFigure) ||
+			f.TrustedFigures()&figureBits[threadsFigure] == 0 {
+			t.Errorf("%+v, trusted %b", feature, f.TrustedFigures())
+		}
+		return agreed
+	}
+	lose()
+	if n := comeBack(); n != returnAfter {
+		t.Errorf("it came back after %d comparisons and one more, want %d", n, returnAfter)
+	}
+	lose()
+	if n := comeBack(); n != 2*returnAfter {
+		t.Errorf("it came back after %d comparisons and one more, want %d", n, 2*returnAfter)
+	}
+}
+
+// A trust does not come back by the groups that agree while one does not.
+func TestGroupThatDisagreesKeepsTrustAway(t *testing.T) {
+	f, good := watchedGroup(t, nil, 7)
+	_, bad := watchedGroup(t, nil, 8)
+	k := &lyingOf{KernelFigures: kernelGroups(t, groups.Options{}), slot: 1, lies: true}
+	f.UseKernel(k)
+	usages := make([]Usage, 2)
+	read := func(turns int) {
+		t.Helper()
+		for range turns {
+			f.Read([]*model.Container{good, bad}, usages)
+			for i := range usages {
+				if u := &usages[i]; u.Err != nil || *u.Threads != 1 {
+					t.Fatalf("container %d has %d threads, want 1: %v", i, *u.Threads, u.Err)
+				}
+			}
+		}
+	}
+	read((returnAfter + 8) * checkRarely)
+	if slot, watched := f.FigureSlot(bad.ID); !watched || slot != k.slot {
+		t.Fatalf("it is watched in slot %d: %v", slot, watched)
+	}
+	if !f.distrusts(threadsFigure) || f.trusts[threadsFigure].holds {
+		t.Errorf("%+v", f.trusts[threadsFigure])
+	}
+	k.lies = false
+	read((returnAfter + 2) * checkRarely)
+	if f.distrusts(threadsFigure) || !f.use(f.groups[bad.ID], threadsFigure) {
+		t.Errorf("%+v", f.trusts[threadsFigure])
+	}
+}
+
+// lyingOf answers a wrong number of threads of one group.
+type lyingOf struct {
+	KernelFigures
+	slot uint32
+	lies bool
+}
+
+func (l *lyingOf) Figures(slot uint32, to *model.GroupFigures) bool {
+	ok := l.KernelFigures.Figures(slot, to)
+	if l.lies && slot == l.slot {
+		to.Threads++
+	}
+	return ok
+}
+
+// backwards answers the counters behind memory.stat in another order, while it does.
+type backwards struct {
+	KernelFigures
+	does bool
+}
+
+func (b *backwards) FlushedStat(slot uint32) (words model.StatWords, ok bool) {
+	words, ok = b.KernelFigures.FlushedStat(slot)
+	if b.does {
+		slices.Reverse(words[:])
+	}
+	return words, ok
+}
+
+// Where the true counters behind memory.stat were excluded they are found again.
+func TestMeaningsOfStatAreFoundAgain(t *testing.T) {
+	k := &backwards{KernelFigures: kernelGroups(t, groups.Options{}), does: true}
+	f, c := watchedGroup(t, k, 9)
+	eventually(t, func() error {
+		readOne(t, f, c)
+		const faults = 3 // of memoryStat.lines
+		if left := f.stats.candidates[faults]; !f.trusts[statFigure].holds || len(left) > 2 {
+			return fmt.Errorf("%+v, page faults may be %v", f.trusts[statFigure], left)
+		}
+		return nil
+	})
+	k.does = false
+	lost := false
+	plain := NewFiles(f.layout, Options{})
+	defer plain.Close()
+	eventually(t, func() error {
+		u, want := readOne(t, f, c), readOne(t, plain, c)
+		lost = lost || f.distrusts(statFigure)
+		g := f.groups[c.ID]
+		if _, known := f.stats.stat(&g.kernel.figures.Stat); !lost || !f.use(g, statFigure) || !known {
+			return fmt.Errorf("lost %v, %+v, known %v", lost, f.trusts[statFigure], known)
+		}
+		if *u.Memory != *want.Memory {
+			return fmt.Errorf("%+v, the files say %+v", *u.Memory, *want.Memory)
+		}
+		return nil
+	})
+	if feature := f.kernelFeature(); feature.State != model.FeatureWorks {
+		t.Errorf("%+v", feature)
+	}
+}
+
+// A counter that is negative between the flushes of two CPUs is 0 in the file, and stays a candidate for the line.
+func TestNegativeCounterIsZeroInTheFile(t *testing.T) {
+	m := newStatMeanings()
+	words := model.StatWords{5: -3, 6: 7}
+	file := memoryStat{rss: 7}
+	if !m.narrow(&words, &file) {
+		t.Fatal("no counter is left")
+	}
+	for _, c := range m.candidates[1] {
+		if c.word == 5 {
+			if _, ok := m.stat(&words); ok {
+				t.Error("a negative counter is told")
+			}
+			return
+		}
+	}
+	t.Error("a counter that was negative meanwhile is excluded")
 }
 
 // Of groups that find no slot files are read, and they are counted.

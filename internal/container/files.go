@@ -42,8 +42,8 @@ type Files struct {
 	figuresRead bool
 	trusts      [figureKinds]trust
 	stats       *statMeanings
-	// disagreed has a bit for each figure that is no longer used.
-	disagreed atomic.Uint32
+	// distrusted has a bit for each figure whose trust was lost and has not come back.
+	distrusted atomic.Uint32
 	// slots are where the kernel program writes, by the ID of the container; trusted is noteTrusted's.
 	slots   sync.Map
 	trusted atomic.Uint32

@@ -105,22 +105,34 @@ func (f *Files) readKills(c *model.Container, g *groupFiles, m *model.MemorySamp
 	if g.kills.skips(f.turn, g.first) {
 		return nil
 	}
-	text, err := f.text(c, g, memoryEvents)
-	if err != nil {
-		if errors.Is(err, errAbsent) {
-			return nil
-		}
+	kills, err := f.killsInFile(c, g)
+	switch {
+	case errors.Is(err, errAbsent):
+		g.kills.note(true)
+		return nil
+	case err != nil:
 		g.kills = 0
 		return err
-	}
-	kills, _, err := parseKey(text, "oom_kill")
-	if err != nil {
-		g.kills = 0
-		return f.failed(c, memoryEvents, err)
 	}
 	g.kills.note(kills == m.OOMKills)
 	m.OOMKills = kills
 	return nil
+}
+
+// killsInFile is errAbsent where the kernel does not tell.
+func (f *Files) killsInFile(c *model.Container, g *groupFiles) (uint64, error) {
+	text, err := f.text(c, g, memoryEvents)
+	if err != nil {
+		return 0, err
+	}
+	kills, found, err := parseKey(text, "oom_kill")
+	switch {
+	case err != nil:
+		return 0, f.failed(c, memoryEvents, err)
+	case !found:
+		return 0, errAbsent
+	}
+	return kills, nil
 }
 
 func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
@@ -128,7 +140,13 @@ func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
 	if !inKernel && g.throttle.skips(f.turn, g.first) && !g.readsLimits(f.turn) {
 		return nil
 	}
-	t, err := f.throttling(c, g, inKernel)
+	var t model.ThrottleCounters
+	var err error
+	if inKernel {
+		t = f.throttle(&g.kernel.figures)
+	} else {
+		t, err = f.throttlingInFile(c, g)
+	}
 	if err == nil {
 		t.QuotaCores = g.last.throttle.QuotaCores
 		g.throttle.note(t == g.last.throttle)
@@ -140,10 +158,8 @@ func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
 	return g.keep(throttleNumbers, err)
 }
 
-func (f *Files) throttling(c *model.Container, g *groupFiles, inKernel bool) (model.ThrottleCounters, error) {
-	if inKernel {
-		return f.throttle(&g.kernel.figures), nil
-	}
+// throttlingInFile is errAbsent where the group has no CPU controller.
+func (f *Files) throttlingInFile(c *model.Container, g *groupFiles) (model.ThrottleCounters, error) {
 	text, err := f.text(c, g, cpuStat)
 	if err != nil {
 		return model.ThrottleCounters{}, err

@@ -39,13 +39,34 @@ func newStatMeanings() *statMeanings {
 	return m
 }
 
+// in is what the file shows of the counter. Those of CPUs are flushed one after the other, so a counter may be negative
+// meanwhile; the file says 0 then.
+func (c statCandidate) in(words *model.StatWords) uint64 {
+	return uint64(max(words[c.word], 0) * c.unit)
+}
+
+// fits reports whether the file excludes none of the counters.
+func (m *statMeanings) fits(words model.StatWords, file memoryStat) bool {
+	if m.hasRefaults != file.hasRefaults {
+		return false
+	}
+	for line, value := range file.lines() {
+		for _, c := range m.candidates[line] {
+			if c.in(&words) != *value {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // narrow excludes the counters that differ from the file. It answers false, and excludes none, where a line would have
 // no counter left.
 func (m *statMeanings) narrow(words *model.StatWords, file *memoryStat) bool {
 	var left [statLines][]statCandidate
 	for line, value := range file.lines() {
 		for _, c := range m.candidates[line] {
-			if words[c.word]*c.unit == int64(*value) {
+			if c.in(words) == *value {
 				left[line] = append(left[line], c)
 			}
 		}
