@@ -8,7 +8,8 @@ import (
 
 // statMeanings are which of the kernel's counters are which lines of memory.stat. The kernel numbers its counters by
 // a table of its own, so this is found out by comparing values: a counter that once differed from a line is not that
-// line. The true one is never excluded, so where all that are left say the same, the line says it, too.
+// line. Where all that are left say the same, the line says it, too. Should the true one be excluded all the same, then
+// comparisons fail, and all are candidates again.
 type statMeanings struct {
 	candidates  [statLines][]statCandidate
 	hasRefaults bool
