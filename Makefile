@@ -14,6 +14,8 @@ FUZZTIME     ?= 60s
 SUDO         := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$$PATH")
 # One way to build everything, so that nothing is compiled twice; the race detector needs cgo.
 export CGO_ENABLED := 0
+# What is built with the race detector waits for a second before it ends, each process of a test for itself.
+export GORACE := atexit_sleep_ms=100
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # Build tags of tests that take long or need more than the machine has by itself.
 TAGS          = long,thanos,s3
@@ -27,7 +29,8 @@ COMPUTING     = QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineI
                 ContainerThatEnded BadBodies GRPCBombs DamagedBlockOfTheQueue EmptyMessages MillionLabelValues \
                 LabelsOfManySeries QueriesThatBuildMuch \
                 NoTenantReadsAnothersSeries ServicesAreOfTheGraph Windows Thinning LogInBucket \
-                BucketThatDoesNotAnswer TornSegment AnnealingIsNearTheBest RulesAreKept SameProblemSameAnswer
+                BucketThatDoesNotAnswer TornSegment AnnealingIsNearTheBest RulesAreKept SameProblemSameAnswer \
+                RoundTrip WindowsAreAsDecoded NothingIsLostWithRows WhoReadsDoesNotMatter
 either        = ^Test($(subst $(eval) ,|,$(strip $1)))$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$

@@ -84,11 +84,13 @@ for _ in range(%d):
         left = 30
         while left:
             left -= len(s.recv(left))
-        time.sleep(0.05)
+        time.sleep(%g)
     s.close()
 print("finished", flush=True)
 time.sleep(3600)
 `
+	// In seconds: who talks beside the flood talks for some fifteen.
+	quietPause = 0.05
 )
 
 // TestFloodByOneContainer: whatever one container makes very many of, the numbers of twenty others stay exact, what
@@ -99,13 +101,13 @@ func TestFloodByOneContainer(t *testing.T) {
 	python := func(name string, script string, options ...string) container {
 		return start(t, name, append(options, "--network", net), "/usr/bin/python3", "-I", "-S", "-u", "-c", script)
 	}
-	pair := func(n int) (server, client container) {
+	pair := func(n int, pause float64) (server, client container) {
 		alias := fmt.Sprintf("quiet-%d", n)
 		server = python(fmt.Sprintf("quiet-server-%d", n), quietServer, "--network-alias", alias)
 		server.says("ready")
 		client = start(t, fmt.Sprintf("quiet-client-%d", n), []string{"--network", net}, "/usr/bin/python3", "-I", "-S",
 			"-u", "-c",
-			fmt.Sprintf(quietClient, quietConnections, quietRequests), alias)
+			fmt.Sprintf(quietClient, quietConnections, quietRequests, pause), alias)
 		return server, client
 	}
 	exact := func(server, client container) {
@@ -125,7 +127,7 @@ func TestFloodByOneContainer(t *testing.T) {
 		if n == quietPairs/2 {
 			break // the others come while the flood is there
 		}
-		server, client := pair(n)
+		server, client := pair(n, quietPause)
 		servers, clients = append(servers, server), append(clients, client)
 	}
 	flood := python("flood", fmt.Sprintf(floodScript, floodListeners, floodNames, floodRoutes), "--ulimit",
@@ -133,7 +135,7 @@ func TestFloodByOneContainer(t *testing.T) {
 	flood.says("listens")
 	manyGroups(t, flood)
 	for n := quietPairs / 2; n < quietPairs; n++ {
-		server, client := pair(n)
+		server, client := pair(n, quietPause)
 		servers, clients = append(servers, server), append(clients, client)
 	}
 	flood.says("finished")
@@ -176,8 +178,10 @@ func TestFloodByOneContainer(t *testing.T) {
 		t.Errorf("%v series, want less than half of %v", series, room)
 	}
 	flood.remove()
-	server, client := pair(quietPairs)
+	server, client := pair(quietPairs, quietPause/50)
 	client.says("finished")
+	o.knows(server)
+	o.knows(client)
 	o.settled(fmt.Sprintf("sum(outsight_edge_request_bytes_total{client=%q})", client.name))
 	exact(server, client)
 	bounded(t, o)

@@ -56,6 +56,10 @@ func (s *http2Sender) greetAsServer() {
 	s.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 100})
 }
 
+// roomForAll is the buffer of a socket that is to read the rest of a body without waiting: where it is small, TCP sends
+// again and again what found no room, which takes seconds.
+const roomForAll = 1 << 20
+
 // body is much more than two sockets with buffers of 16 KB hold.
 func (s *http2Sender) body(stream uint32) {
 	const frames, size = 32, 16 << 10
@@ -318,6 +322,7 @@ func repliesBeforeRequestsAreSent(t *testing.T, p *Net) {
 					conn.SetLinger(0)
 					return
 				}
+				conn.SetReadBuffer(roomForAll)
 				if _, err := io.CopyN(io.Discard, conn, int64(len(late)-head)); err != nil {
 					return
 				}
@@ -463,6 +468,7 @@ func requestsBeforeRepliesAreSent(t *testing.T, p *Net) {
 				t.Fatal("the call did not wait")
 			}
 			<-read
+			conn.SetReadBuffer(roomForAll)
 			if _, err := io.ReadFull(conn, heard[1000:]); err != nil {
 				t.Fatal(err)
 			}

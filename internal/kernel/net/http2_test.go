@@ -430,7 +430,7 @@ http {
 	}
 }`, dir, port), 0o644)
 	daemon(t, port, "nginx", "-c", config, "-p", dir)
-	p := open(t, Options{})
+	p := openShared(t)
 	url := "http://" + address(port)
 	arguments := []string{"-s", "-o", "/dev/null", "--http2-prior-knowledge"}
 	for i := range 40 {

@@ -153,7 +153,7 @@ http {
 }`, dir, port), 0o644)
 	os.WriteFile(filepath.Join(dir, "big"), make([]byte, 1<<20), 0o644)
 	daemon(t, port, "/usr/sbin/nginx", "-c", config, "-p", dir)
-	p := open(t, Options{})
+	p := openShared(t)
 	base := "http://" + address(port)
 	for i := range 7 {
 		execute(t, "curl", "-s", "-o", "/dev/null",
@@ -182,7 +182,7 @@ func TestRequestsOfRedis(t *testing.T) {
 	port := freePort(t)
 	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir",
 		t.TempDir())
-	p := open(t, Options{})
+	p := openShared(t)
 	number := strconv.Itoa(int(port))
 	execute(t, "redis-benchmark", "-p", number, "-n", "2000", "-c", "20", "-r", "1000", "-q", "set", "key:__rand_int__",
 		"value")
@@ -210,7 +210,7 @@ func TestSubscriptionIsAStream(t *testing.T) {
 	port := freePort(t)
 	daemon(t, port, "redis-server", "--port", strconv.Itoa(int(port)), "--bind", "127.0.0.1", "--save", "", "--dir",
 		t.TempDir())
-	p := open(t, Options{})
+	p := openShared(t)
 	conn := kerneltest.Dial(t, address(port))
 	fmt.Fprint(conn, "*2\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n")
 	conn.Read(make([]byte, 100))
@@ -231,7 +231,7 @@ func TestSubscriptionIsAStream(t *testing.T) {
 func TestRequestsOfMemcached(t *testing.T) {
 	port := freePort(t)
 	daemon(t, port, "memcached", "-l", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-u", "nobody")
-	p := open(t, Options{})
+	p := openShared(t)
 	conn := kerneltest.Dial(t, address(port))
 	for _, line := range []string{
 		"set key 0 0 5\r\nvalue\r\n", "get key\r\n", "get key\r\n", "get nothing\r\n", "incr key 1\r\n", "nonsense\r\n",
@@ -299,7 +299,7 @@ func TestRequestsOfMySQL(t *testing.T) {
 	daemon(t, port, as[0], append(as[1:], "mariadbd", "--no-defaults", "--datadir="+dir+"/data",
 		"--bind-address=127.0.0.1",
 		"--port="+strconv.Itoa(int(port)), "--socket="+dir+"/socket", "--pid-file="+dir+"/pid", "--skip-name-resolve")...)
-	p := open(t, Options{})
+	p := openShared(t)
 	client := []string{"--no-defaults", "-h", "127.0.0.1", "-P", strconv.Itoa(int(port)), "-u", "root", "--skip-ssl", "-e"}
 	execute(t, "mariadb", append(client,
 		"create database shop; create table shop.item (id int); insert into shop.item values (1)")...)
@@ -460,7 +460,7 @@ func TestNotificationsAreNoReplies(t *testing.T) {
 		"--no-sync")...)
 	daemon(t, port, as[0], append(as[1:], bin+"postgres", "-D", dir+"/data", "-h", "127.0.0.1", "-p",
 		strconv.Itoa(int(port)), "-k", dir, "-F")...)
-	p := open(t, Options{})
+	p := openShared(t)
 	arguments := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(int(port)), "-U", "test", "-d", "postgres", "-q"}
 	listener := exec.Command("psql", arguments...)
 	in, _ := listener.StdinPipe()

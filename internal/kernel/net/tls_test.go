@@ -118,6 +118,7 @@ const pythonServer = `
 import http.server, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     def do_GET(self):
         self.send_response(404 if self.path == "/missing" else 200)
         self.send_header("Content-Length", "3000")
