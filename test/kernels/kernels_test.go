@@ -22,10 +22,6 @@ import (
 // imageDir keeps kernels from one run to the next; `make clean` removes it.
 const imageDir = "../../bin/kernels"
 
-// beginning is in which order the testing package is told of kernels. Of parallel tests it begins with the first and the
-// last one, nearly always: these take long, and the third fits in when one of them has ended.
-var beginning = [len(all)]int{1, 0, 2}
-
 func TestKernels(t *testing.T) {
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		t.Fatalf("%v: install it with scripts/install kernels", err)
@@ -42,8 +38,7 @@ func TestKernels(t *testing.T) {
 	only := os.Getenv("OUTSIGHT_KERNEL")
 	var reports [len(all)]*report.Report
 	t.Run("guests", func(t *testing.T) {
-		for _, i := range beginning {
-			s := all[i]
+		for i, s := range all {
 			if only != "" && s.name != only {
 				continue
 			}
