@@ -52,8 +52,9 @@ type writer struct {
 	raw, compressed []byte
 	// apart are the sections that are compressed by themselves.
 	apart []byte
-	// table is the section of a table, part that of a column in it.
-	table, part []byte
+	// table is the section of a table, part that of a column in it; ofHistograms says that it is one of histograms.
+	table, part  []byte
+	ofHistograms bool
 	// same are the rows that are in the key frame too, at once where they lie in the same order behind each other.
 	same      []segment
 	identical bool
@@ -106,7 +107,11 @@ func (w *writer) endSection() {
 		return
 	}
 	begin := len(w.apart)
-	w.apart = compress(w.apart, w.part)
+	if w.ofHistograms {
+		w.apart = compressLiterals(w.apart, w.part)
+	} else {
+		w.apart = compress(w.apart, w.part)
+	}
 	w.table = binary.AppendUvarint(w.table, uint64(len(w.part))<<1|1)
 	w.table = binary.AppendUvarint(w.table, uint64(begin))
 	w.table = binary.AppendUvarint(w.table, uint64(len(w.apart)-begin))
@@ -142,7 +147,9 @@ func (w *writer) writeTable(now, old *Table, info *TableInfo) (changed bool) {
 	}
 	for h := range info.Histograms {
 		w.part = w.part[:0]
+		w.ofHistograms = true
 		end(w.writeHistograms(histograms(now.Histograms, h), histograms(old.Histograms, h)))
+		w.ofHistograms = false
 	}
 	return changed
 }
