@@ -52,9 +52,8 @@ type writer struct {
 	raw, compressed []byte
 	// apart are the sections that are compressed by themselves.
 	apart []byte
-	// table is the section of a table, part that of a column in it; ofHistograms says that it is one of histograms.
-	table, part  []byte
-	ofHistograms bool
+	// table is the section of a table, part that of a column in it.
+	table, part []byte
 	// same are the rows that are in the key frame too, at once where they lie in the same order behind each other.
 	same      []segment
 	identical bool
@@ -99,19 +98,15 @@ func (w *writer) tables(tables, old []Table, schema []TableInfo) {
 	}
 }
 
-// endSection appends a section to the table, or puts it where large ones are.
-func (w *writer) endSection() {
+// endSection appends a section to the table, or puts it where large ones are, compressed.
+func (w *writer) endSection(compressed func(dst, raw []byte) []byte) {
 	if len(w.part) < apartFrom {
 		w.table = binary.AppendUvarint(w.table, uint64(len(w.part))<<1)
 		w.table = append(w.table, w.part...)
 		return
 	}
 	begin := len(w.apart)
-	if w.ofHistograms {
-		w.apart = compressLiterals(w.apart, w.part)
-	} else {
-		w.apart = compress(w.apart, w.part)
-	}
+	w.apart = compressed(w.apart, w.part)
 	w.table = binary.AppendUvarint(w.table, uint64(len(w.part))<<1|1)
 	w.table = binary.AppendUvarint(w.table, uint64(begin))
 	w.table = binary.AppendUvarint(w.table, uint64(len(w.apart)-begin))
@@ -121,13 +116,13 @@ func (w *writer) endSection() {
 func (w *writer) writeTable(now, old *Table, info *TableInfo) (changed bool) {
 	w.rows = len(now.IDs)
 	changed = w.writeIDs(now.IDs, old.IDs)
-	end := func(some bool) {
+	end := func(some bool, compressed func(dst, raw []byte) []byte) {
 		if some {
 			changed = true
 		} else {
 			w.part = w.part[:0]
 		}
-		w.endSection()
+		w.endSection(compressed)
 	}
 	for a := range info.Attributes {
 		w.part = w.part[:0]
@@ -139,17 +134,15 @@ func (w *writer) writeTable(now, old *Table, info *TableInfo) (changed bool) {
 		if len(now.Attributes) > 0 {
 			is = now.Attributes[a]
 		}
-		end(w.writeRuns(is, w.gather(was)))
+		end(w.writeRuns(is, w.gather(was)), compress)
 	}
 	for c := range info.Columns {
 		w.part = w.part[:0]
-		end(w.writeColumn(column(now.Columns, c), column(old.Columns, c)))
+		end(w.writeColumn(column(now.Columns, c), column(old.Columns, c)), compress)
 	}
 	for h := range info.Histograms {
 		w.part = w.part[:0]
-		w.ofHistograms = true
-		end(w.writeHistograms(histograms(now.Histograms, h), histograms(old.Histograms, h)))
-		w.ofHistograms = false
+		end(w.writeHistograms(histograms(now.Histograms, h), histograms(old.Histograms, h)), compressLiterals)
 	}
 	return changed
 }

@@ -51,36 +51,15 @@ func entryOf(taken []float64, sum, rate float64) graph.Entry {
 // back, the 99th percentile at up to 80 % of it, ten times as long, is within 20 % in the median, and within its interval
 // in nine runs of ten.
 func TestLatencyWithQuota(t *testing.T) {
-	for _, rate := range []float64{70, 80} {
-		within, total := 0, 50
-		var errs []float64
-		for seed := range total {
-			r := rand.New(rand.NewPCG(uint64(seed), 9))
-			var h History
-			for range 30 {
-				rate := 15 + 30*r.Float64()
-				h.Add(&graph.Analysis{ArrivalRate: rate, Entries: []graph.Entry{quotaQueue(r, rate, int(60*rate))},
-					Resources: []graph.Resource{{Node: "1", Name: "web", Host: "a", CPUCores: 0.002*rate + 2e-3*r.NormFloat64(),
-						Parallel: 0.2, ParallelBy: "quota"}}}, map[string]float64{"a": 8}, nil)
-			}
-			p, err := h.Predict(Scenario{Rate: rate})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e := &p.Entries[0]
-			if e.Then == nil {
-				t.Fatalf("seed %d: %+v", seed, e)
-			}
-			truth := float64(*quotaQueue(r, rate, 200_000).P99)
-			errs = append(errs, math.Abs(e.Then.P99.Value/truth-1))
-			if e.Then.P99.Low <= truth && (e.Then.P99.High == nil || truth <= *e.Then.P99.High) {
-				within++
-			}
+	past := func(r *rand.Rand) *History {
+		var h History
+		for range 30 {
+			rate := 15 + 30*r.Float64()
+			h.Add(&graph.Analysis{ArrivalRate: rate, Entries: []graph.Entry{quotaQueue(r, rate, int(60*rate))},
+				Resources: []graph.Resource{{Node: "1", Name: "web", Host: "a", CPUCores: 0.002*rate + 2e-3*r.NormFloat64(),
+					Parallel: 0.2, ParallelBy: "quota"}}}, map[string]float64{"a": 8}, nil)
 		}
-		t.Logf("at %v/s: p99 off by %.1f %% in the median, %.1f %% at worst; %d of %d within the interval", rate, 100*medianOf(errs),
-			100*slices.Max(errs), within, total)
-		if medianOf(errs) > 0.2 || within < total*9/10 {
-			t.Errorf("at %v/s: p99 off by %v in the median, %d of %d within the interval", rate, medianOf(errs), within, total)
-		}
+		return &h
 	}
+	wantForeseen(t, 9, []float64{70, 80}, past, quotaQueue)
 }

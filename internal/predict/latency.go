@@ -139,7 +139,7 @@ func (h *History) predictEntries(p *Prediction, s *Scenario, now []station) {
 			if _, ok := s.Replicas[r.Name]; ok {
 				visits = 1
 			}
-			then = append(then, station{r.then, r.Parallel, r.share, visits, r.ParallelBy == "quota"})
+			then = append(then, r.station(r.then, r.share, visits))
 		}
 	}
 	tested := h.test()
@@ -272,11 +272,15 @@ func (s *station) held(utilisation float64) held {
 	return heldBack(left*quotaPeriod/s.demand.PerRequest, 1-(1-utilisation)*s.parallel/left)
 }
 
+func (r *Resource) station(d *Demand, share, visits float64) station {
+	return station{d, r.Parallel, share, visits, r.ParallelBy == "quota"}
+}
+
 // stationsOf are resources as they were.
 func stationsOf(resources []Resource) (all []station) {
 	for i := range resources {
 		if r := &resources[i]; r.demand != nil {
-			all = append(all, station{r.demand, r.Parallel, 1, 1, r.ParallelBy == "quota"})
+			all = append(all, r.station(r.demand, 1, 1))
 		}
 	}
 	return all
@@ -398,23 +402,25 @@ func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latenc
 	}
 	l = &Latencies{}
 	for d, into := range l.each() {
-		one := &f.lines[d]
-		at := func(w *waiting) float64 { return one.r + one.k*w.others + w.quota[d] }
-		into.Value = max(at(&value), 0)
-		into.Low = max(min(at(&low)-f.half(one, d, &low, tested), into.Value), 0)
+		into.Value = max(f.value(d, &value), 0)
+		into.Low = max(min(f.value(d, &low)-f.half(d, &low, tested), into.Value), 0)
 		if !math.IsInf(high.others, 0) {
-			most := at(&high) + f.half(one, d, &high, tested)
+			most := f.value(d, &high) + f.half(d, &high, tested)
 			into.High = &most
 		}
 	}
 	return l, false
 }
 
+// value is a duration of those that wait for so long.
+func (f *queues) value(d int, w *waiting) float64 {
+	return f.lines[d].r + f.lines[d].k*w.others + w.quota[d]
+}
+
 // half is half of the interval of what a stretch of time has at a sum of waits: the line's and the stretches' own
 // variance, and what the model was off on the past.
-func (f *queues) half(l *line, d int, w *waiting, tested *Tested) float64 {
-	waits := w.others
-	value := l.r + l.k*waits + w.quota[d]
+func (f *queues) half(d int, w *waiting, tested *Tested) float64 {
+	l, waits, value := &f.lines[d], w.others, f.value(d, w)
 	own := l.deviation * value
 	off := 0.0
 	if tested != nil {
