@@ -746,7 +746,7 @@ const steps = {
       await page.goto(`${url}#view=whatif&${window}`)
       const twice = await follows('load=2x')
       assert.ok(twice.rate > 1.99 * twice.mean_rate && twice.limit.low < twice.limit.value)
-      assert.match(await page.locator('[data-verdict]').innerText(), /Used up first: CPUs of host-a, at \d+\/s \(\d+\/s to \d+\/s\)/)
+      assert.match(await page.locator('[data-verdict]').innerText(), /Used up first: CPUs of host-a, at [\d.]+k?\/s \([\d.]+k?\/s to [\d.]+k?\/s\)/)
       assert.match(await run(['whatif', '--server', url, '--from', String(to - 60), '--to', String(to), '--load', '2x']), /Used up first: CPUs of host-a, at /)
       // How far off the model was, and what goes towards its limit, are what the API says.
       for (const e of twice.entries.filter((e) => e.then && e.tested)) assert.match(await page.locator(`[data-entry="${e.name}"]`).innerText(), / off on the past at up to \d/)

@@ -12,9 +12,6 @@ import (
 	"outsight/internal/model"
 )
 
-// attempts bounds how often figures are read that are being written.
-const attempts = 4
-
 // WatchesGroups tells whether the kernel takes the programs.
 func (p *Groups) WatchesGroups() bool { return p.read != nil }
 
@@ -70,7 +67,8 @@ func (p *Groups) ReadGroup(slot uint32) error {
 	return p.readSlots(groupsReadRequest{First: slot, Count: 1})
 }
 
-// busyPause is how long a reading waits for one by the timer, which takes some 0.1 ms, and busyAttempts how often.
+// busyPause is how long a reading waits for one by the timer, which takes some 0.1 ms, and busyAttempts how often: a
+// virtual processor may stand still for longer than that.
 const busyPause, busyAttempts = time.Millisecond, 100
 
 func (p *Groups) readSlots(request groupsReadRequest) error {
@@ -123,23 +121,25 @@ func (p *Groups) FlushedStat(slot uint32) (words model.StatWords, ok bool) {
 	return f.Words, f.Known != 0
 }
 
-// Figures are what was read last. ok is false where the group is gone.
+// Figures are what was read last. It waits for the timer where that is writing them. ok is false where the group is
+// gone.
 func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
 	f, words := &p.figures.Entries[slot], &p.words.Entries[slot]
-	for range attempts {
+	for range busyAttempts {
 		head := atomic.LoadUint64(&f.Head)
-		copyFigures(to, f, words)
+		known := copyFigures(to, f, words)
 		if atomic.LoadUint64(&f.Tail) == head {
-			return atomic.LoadUint32(&f.Known) != 0
+			return known != 0
 		}
+		time.Sleep(busyPause)
 	}
 	*to = model.GroupFigures{}
 	return false
 }
 
 // copyFigures loads 8 bytes at a time, upwards: see docs/format/figures.md.
-func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, words *groupsGroupWords) {
-	known := atomic.LoadUint32(&f.Known)
+func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, words *groupsGroupWords) (known uint32) {
+	known = atomic.LoadUint32(&f.Known)
 	has := func(which groupsGroupFigure) bool { return known&uint32(which) != 0 }
 	to.HasMemory, to.HasKills = has(groupsGroupFigureFIGURE_MEMORY), has(groupsGroupFigureFIGURE_KILLS)
 	to.HasStat, to.HasThrottle = has(groupsGroupFigureFIGURE_STAT), has(groupsGroupFigureFIGURE_THROTTLE)
@@ -150,6 +150,7 @@ func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, words *groupsGro
 	for i := range words.Words {
 		to.Stat[i] = atomic.LoadInt64(&words.Words[i])
 	}
+	return known
 }
 
 func run(program *ebpf.Program, request any) error {

@@ -129,3 +129,18 @@ func TestTimerAndProgramTakeTurns(t *testing.T) {
 		return head()-begun == uint64(readings)+n-before
 	})
 }
+
+// TestFiguresAreWaitedFor: figures that are being written are not those of a group that is gone.
+func TestFiguresAreWaitedFor(t *testing.T) {
+	p := open(t)
+	group, directories := newGroup(t, "written")
+	pid, _ := group.Start(t, "sleep")
+	slot := watch(t, p, pid, idsOf(t, directories))
+	tail := &p.figures.Entries[slot].Tail
+	host.Store(tail, host.Load(tail)+1)
+	time.AfterFunc(20*time.Millisecond, func() { host.Store(tail, host.Load(tail)-1) })
+	var f model.GroupFigures
+	if ok := p.Figures(slot, &f); !ok || f.Threads == 0 {
+		t.Fatalf("%v %+v", ok, f)
+	}
+}
