@@ -227,8 +227,8 @@ func (p *peers) exact(s *sighting) candidate {
 		at = plain(key.Far)
 	}
 	if c, ok := p.forwarders[dialledAt{key.Peer, at}]; ok {
-		s.via = key.PeerProcess
-		return c
+		s.via = forwarderName
+		return p.withProcess(s, c)
 	}
 	c := candidate{container: p.container(key.Peer), process: p.process(key.Peer, key.PeerProcess, 0), backend: at}
 	if at.Addr().IsLoopback() { // in the client's own namespace
@@ -237,6 +237,20 @@ func (p *peers) exact(s *sighting) candidate {
 			c.via = c.process
 		}
 	}
+	return p.withProcess(s, c)
+}
+
+// withProcess names the process that listens at the backend where the kernel leaves out the name of the one that
+// accepts: it does so for an owner that has half of its quota of edges, see new_edge in bpf/net/edge_table.h.
+func (p *peers) withProcess(s *sighting, c candidate) candidate {
+	if c.process != "" || c.container == nil || s.edge.Key.Transport != model.TCP {
+		return c
+	}
+	c.process = only(p.listeners[c.backend.Port()], func(l listener) (candidate, bool) {
+		at := l.address.Addr()
+		return candidate{container: l.owner, process: l.process},
+			l.owner.ID == c.container.ID && (at == c.backend.Addr() || at.IsUnspecified())
+	}).process
 	return c
 }
 

@@ -118,6 +118,38 @@ func TestResolveTranslated(t *testing.T) {
 		"server host(psql) -> db(postgres) 127.0.0.1:5432 is 172.17.0.3:5432 via docker-proxy exact * 4",
 		"client web(psql) -> db(postgres) 172.17.0.1:5432 is 172.17.0.3:5432 via docker-proxy exact * 3",
 		"server web(psql) -> db(postgres) 172.17.0.1:5432 is 172.17.0.3:5432 via docker-proxy exact * 3")
+	check("names of processes that the kernel leaves out are those of what listens there", func(w *world) {
+		const proxy = 2
+		w.groups[proxy] = w.containers[0]
+		w.docker("web", 10, 100, "172.17.0.2")
+		w.docker("db", 20, 200, "172.17.0.3")
+		w.docker("sidecar", 30, 200, "172.17.0.3")
+		listens := func(owner model.CgroupID, address, process string) {
+			w.listens(owner, 200, address)
+			w.listeners[len(w.listeners)-1].Process = process
+		}
+		listens(20, "172.17.0.3:5432", "postgres")
+		listens(30, "127.0.0.1:5432", "pgbouncer")
+		listens(20, "0.0.0.0:80", "nginx")
+		listens(20, "172.17.0.3:443", "nginx")
+		listens(20, "0.0.0.0:443", "haproxy")
+		w.dials(10, 100, "172.17.0.1:5432", 3)
+		w.meets(proxy, "")
+		w.by("psql", "")
+		w.dials(proxy, hostNS, "172.17.0.3:5432", 9)
+		w.meets(20, "172.17.0.1:5432")
+		w.by("docker-proxy", "")
+		w.last().Forwarder = true
+		for i, port := range []string{"80", "443", "81"} {
+			w.dials(10, 100, "172.17.0.3:"+port, uint64(i+4))
+			w.meets(20, "")
+			w.by("curl", "")
+		}
+	},
+		"client web(psql) -> db(postgres) 172.17.0.1:5432 is 172.17.0.3:5432 via docker-proxy exact 3",
+		"client web(curl) -> db(nginx) 172.17.0.3:80 exact 4",
+		"client web(curl) -> db() 172.17.0.3:81 exact 6",
+		"client web(curl) -> db() 172.17.0.3:443 exact 5")
 	check("a client of the proxy that is one of several stays the proxy", func(w *world) {
 		const proxy = 2
 		w.groups[proxy] = w.containers[0]
