@@ -72,7 +72,7 @@ type endsMetric struct {
 // endsMetrics are by keys of model.EndsNumbers. Delays within one host are histograms of its agent.
 var endsMetrics = func() (all []endsMetric) {
 	for part, key := range map[string]string{"client": "client_seconds", "network_there": "network_there_seconds",
-		"server": "server_seconds", "network_back": "network_back_seconds"} {
+		"server": "server_seconds", "network_back": "network_back_seconds", "network_both": "network_both_seconds"} {
 		all = append(all, endsMetric{key, model.EndsTime, []model.Label{model.NewLabel(model.PartLabel, part)}, true})
 	}
 	for _, direction := range []string{"there", "back"} {

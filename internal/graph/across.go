@@ -222,12 +222,33 @@ func aboveLeast(all []clocks.Point) []float64 {
 	return above
 }
 
-// addTo adds to a network, which may be nil, what packets between hosts tell of it.
-func (c *crossings) addTo(n *Network, relations []int32) *Network {
+// known says whether the delay is told: there are enough packets, and it is more than is not known of the clocks.
+func (w *wayDelays) known() bool {
+	return len(w.delays) >= minCrossed && float64(*quantileOf(w.delays, 0.5)) > w.bound
+}
+
+func mean(values []float64) (m float64) {
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	return m
+}
+
+// addCrossings adds what packets of its relations between hosts tell; across says that all of these are between hosts, and
+// that their ends counted the same connections.
+func (e *Edge) addCrossings(c *crossings, relations []int32, across bool) {
 	if len(c.of) == 0 {
-		return n
+		return
 	}
 	ways := c.delays(relations)
+	e.Network = withDelays(e.Network, &ways)
+	if across {
+		e.Split = splitAcross(e.ClientSide, e.ServerSide, &ways)
+	}
+}
+
+// withDelays adds to a network, which may be nil, what packets between hosts tell of it.
+func withDelays(n *Network, ways *[2]wayDelays) *Network {
 	if max(len(ways[0].delays), len(ways[1].delays)) < minCrossed {
 		return n
 	}
@@ -252,9 +273,9 @@ func (c *crossings) addTo(n *Network, relations []int32) *Network {
 			*to.jitter = &jitter
 		}
 		// What is within one host has no error of clocks, and is not mixed with what has.
-		if p50 := quantileOf(w.delays, 0.5); float64(*p50) > w.bound && *to.p50 == nil {
+		if w.known() && *to.p50 == nil {
 			bound := Seconds(w.bound)
-			*to.p50, *to.p99, *to.bound = p50, quantileOf(w.delays, 0.99), &bound
+			*to.p50, *to.p99, *to.bound = quantileOf(w.delays, 0.5), quantileOf(w.delays, 0.99), &bound
 		}
 	}
 	n.StacksThere = ways[0].stacks.there(ways[0].bound)

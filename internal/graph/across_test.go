@@ -21,12 +21,25 @@ func crossedHosts(c *simulated.Hosts, count int, clockError time.Duration) *fram
 // the stack of their sender, or of their receiver, of the whole time that they took; those back have that of time 0.
 func crossedCards(c *simulated.Hosts, count int, clockError time.Duration,
 	stack func(at float64, sender bool) time.Duration) *frame.Window {
+	return crossedEnds(c, count, clockError, stack, [2]time.Duration{})
+}
+
+// timedHosts are crossedHosts whose client waits so long for the first byte of a reply, of which the server takes so long.
+func timedHosts(c *simulated.Hosts, clockError, whole, server time.Duration) *frame.Window {
+	return crossedEnds(c, 60, clockError, func(float64, bool) time.Duration { return 0 }, [2]time.Duration{whole, server})
+}
+
+func crossedEnds(c *simulated.Hosts, count int, clockError time.Duration,
+	stack func(at float64, sender bool) time.Duration, firstByte [2]time.Duration) *frame.Window {
 	client, server := newPairedHost("a", "192.0.2.1"), newPairedHost("b", "192.0.2.2")
 	dialling := client.dials(client.runs("web", nil), "192.0.2.2:80")
 	serving := server.serves(server.runs("db", []string{"0.0.0.0:80"}), "192.0.2.2:80", "192.0.2.1")
 	for i, e := range []*model.Edge{dialling, serving} {
 		e.Connections = []uint64{7, 8, 9}
 		e.Counters = model.EdgeCounters{Opens: 1, SentBytes: uint64(100 + i), ReceivedBytes: uint64(101 - i)}
+		if took := firstByte[i]; took > 0 {
+			e.Counters.TimeToFirstByte = latency(50, took)
+		}
 	}
 	end := time.Unix(1_800_000_000, 0)
 	at := func(seconds float64) time.Time { return end.Add(time.Duration((seconds - 10) * 1e9)) }
@@ -124,6 +137,50 @@ func TestDelaysAcrossHosts(t *testing.T) {
 	few := crossedEdge(t, crossedHosts(&simulated.Hosts{There: 1e-3, Back: 1e-3}, minCrossed-1, time.Microsecond))
 	if *few != (Network{}) {
 		t.Errorf("of few packets it is told %+v", few)
+	}
+}
+
+// TestSplitAcrossHosts: where the time goes is told between two hosts, there and back apart where their clocks are kept
+// well, else together: no clock is in the sum.
+func TestSplitAcrossHosts(t *testing.T) {
+	const there, back, server, whole = 1e-3, 5e-3, 20e-3, 30e-3
+	for _, c := range []struct {
+		name  string
+		hosts simulated.Hosts
+		kept  time.Duration
+		apart bool
+	}{
+		{"kept clocks", simulated.Hosts{There: there, Back: back}, 100 * time.Microsecond, true},
+		{"free clocks", simulated.Hosts{There: there, Back: back, Offset: 0.2, Drift: 50e-6}, 0, false},
+	} {
+		w := timedHosts(&c.hosts, c.kept, time.Duration(whole*1e9), time.Duration(server*1e9))
+		for _, grouped := range []bool{false, true} {
+			o := Options{}
+			if grouped {
+				o.By = ByHost
+			}
+			e := FromFrames(w, o).Edges[0]
+			s := e.Split
+			if s == nil || (s.Both == nil) != c.apart || (s.There == nil) == c.apart || (s.Back == nil) == c.apart {
+				t.Errorf("%s, by host %v: the split is %+v", c.name, grouped, s)
+				continue
+			}
+			network := 0.0
+			for _, v := range []*float64{s.There, s.Back, s.Both} {
+				if v != nil {
+					network += *v
+				}
+			}
+			for name, of := range map[string][2]float64{"the network": {network, there + back}, "the server": {s.Server, server},
+				"the client": {s.Client, whole - server - there - back}} {
+				if math.Abs(of[0]-of[1]) > 3*model.RelativeError*whole {
+					t.Errorf("%s, by host %v: %.2f ms in %s, want %.2f", c.name, grouped, of[0]*1e3, name, of[1]*1e3)
+				}
+			}
+			if c.apart && math.Abs(*s.There-there) > float64(*e.Network.DelayThereError) {
+				t.Errorf("%s, by host %v: %.2f ms there, want %.2f", c.name, grouped, *s.There*1e3, there*1e3)
+			}
+		}
 	}
 }
 

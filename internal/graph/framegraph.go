@@ -55,7 +55,7 @@ func (m *frameMap) makeEdges(g *Graph, shown []int32) {
 				served.endpoints = served.endpoints.add([]endpointChange{found[k].endpointChange})
 			}
 			g.Edges[i].settleSides(m.covered)
-			g.Edges[i].Network = m.crossings.addTo(g.Edges[i].Network, shown[i:i+1])
+			g.Edges[i].addCrossings(&m.crossings, shown[i:i+1], g.Edges[i].Paired && g.Edges[i].across)
 		}
 	})
 }

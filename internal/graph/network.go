@@ -101,12 +101,12 @@ var EndsNumbers = func() (all []EndsNumber) {
 			return of(n.StacksBack)
 		})
 	}
-	split := func(of func(s *Split) float64) func(*Edge) (float64, bool) {
+	split := func(of func(s *Split) *float64) func(*Edge) (float64, bool) {
 		return func(e *Edge) (float64, bool) {
 			if e.Split == nil {
 				return 0, false
 			}
-			return of(e.Split), true
+			return valueOf(of(e.Split))
 		}
 	}
 	known := map[string]func(*Edge) (float64, bool){
@@ -149,10 +149,11 @@ var EndsNumbers = func() (all []EndsNumber) {
 		"lost_back":  network(func(n *Network) *float64 { return n.LostBack }),
 		"loss_ratio": network(func(n *Network) *float64 { return n.LossRatio }),
 
-		"client_seconds":        split(func(s *Split) float64 { return s.Client }),
-		"network_there_seconds": split(func(s *Split) float64 { return s.There }),
-		"server_seconds":        split(func(s *Split) float64 { return s.Server }),
-		"network_back_seconds":  split(func(s *Split) float64 { return s.Back }),
+		"client_seconds":        split(func(s *Split) *float64 { return &s.Client }),
+		"network_there_seconds": split(func(s *Split) *float64 { return s.There }),
+		"server_seconds":        split(func(s *Split) *float64 { return &s.Server }),
+		"network_back_seconds":  split(func(s *Split) *float64 { return s.Back }),
+		"network_both_seconds":  split(func(s *Split) *float64 { return s.Both }),
 	}
 	for _, n := range model.EndsNumbers() {
 		if known[n.Key] == nil {
@@ -231,7 +232,8 @@ func (m *frameMap) sidesOf(rows []int32) (sides [2]*Side) {
 }
 
 // endsOf are both ends of the edges of rows, as of one edge. The packets that were lost and the split are of those of
-// its relations alone that are paired on one host; what is lost of TCP and of UDP is known apart.
+// its relations alone that are paired on one host, the split also where all are between hosts; what is lost of TCP and of
+// UDP is known apart.
 func (m *frameMap) endsOf(rows []int32, paired []pairedAs) *Edge {
 	least, local := pairedLocally, make([]int32, 0, len(rows))
 	for _, i := range rows {
@@ -259,7 +261,7 @@ func (m *frameMap) endsOf(rows []int32, paired []pairedAs) *Edge {
 			relations = append(relations, m.rows[i].relation)
 		}
 		slices.Sort(relations)
-		e.Network = m.crossings.addTo(e.Network, slices.Compact(relations))
+		e.addCrossings(&m.crossings, slices.Compact(relations), least == pairedAcross && len(local) == 0)
 	}
 	return e
 }

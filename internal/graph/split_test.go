@@ -12,8 +12,8 @@ func TestSplit(t *testing.T) {
 	}
 	// Of 100 packets to the server 95 arrived, and 2 copies; of 50 to the client all, and 3 copies.
 	got := splitOf(side(8, 1, 100, 53, 3), side(4, 2, 97, 50, 2))
-	if want := (Split{Client: 1, There: 2, Server: 4, Back: 1}); got == nil || *got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	if got == nil || got.Client != 1 || *got.There != 2 || got.Server != 4 || *got.Back != 1 || got.Both != nil {
+		t.Errorf("got %+v, want 1, 2, 4 and 1 s", got)
 	}
 	// The parts are of other packets than the whole: what remains is never less than nothing.
 	if got := splitOf(side(5, 1, 0, 0, 0), side(4, 2, 0, 0, 0)); got == nil || got.Client != 0 {

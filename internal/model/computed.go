@@ -48,7 +48,7 @@ var ComputedMetrics = []Metric{
 		Help:   "Share of a bounded resource that is in use, 0 to 1. Computed by the server"},
 	{Name: EndsTime, OTel: "outsight.ends.time", Unit: "s", Kind: Gauge, Entity: OfServer, Labels: []string{PartLabel},
 		Help: "Where the time from a request’s first byte to its reply’s goes, on average in the last interval: in the client, " +
-			"network_there, in the server, network_back. Of edges whose ends are on one host and were timed. Computed by the server"},
+			"network_there, in the server, network_back; network_both where clocks do not tell there from back. Computed by the server"},
 	{Name: EndsDelay, OTel: "outsight.ends.network.delay", Unit: "s", Kind: Gauge, Entity: OfServer,
 		Labels: []string{DirectionLabel, QuantileLabel},
 		Help: "One-way delay of packets between two hosts in the last 10 s, of a sample; none where that is no more than is not " +

@@ -620,7 +620,10 @@ var EdgeRows = []Row[Edge]{
 				{Key: "network_there_seconds", Title: "Network there", Unit: "s", Group: GroupSplit, Order: 2, Ends: true,
 					Side: RoleServer, Formula: MeanOf, Meaning: "A packet on its way to the server, on average"},
 				{Key: "network_back_seconds", Title: "Network back", Unit: "s", Group: GroupSplit, Order: 4, Ends: true,
-					Side: RoleClient, Formula: MeanOf, Meaning: "A packet on its way to the client, on average"}},
+					Side: RoleClient, Formula: MeanOf, Meaning: "A packet on its way to the client, on average"},
+				{Key: "network_both_seconds", Title: "Network both ways", Unit: "s", Group: GroupSplit, Order: 5, Ends: true,
+					Formula: Derived, Meaning: "A packet on its way to the server and one to the client, on average, between hosts " +
+						"whose clocks do not tell them apart"}},
 				stackNumbers()...)}}},
 	{Name: "outsight_edge_network_delay_variation_seconds_total", OTel: "outsight.edge.network.delay_variation",
 		Unit: "s", Kind: Counter,

@@ -270,10 +270,12 @@ func newSurfaces(t *testing.T) *surfaces {
 		return last
 	}
 	s.ends = func(t *testing.T, key string) map[string]*float64 {
-		if of := endsOf(t, "client-1>server", key); of["chart"] != nil {
-			return of
+		for _, id := range append([]string{"client-1>server"}, betweenHosts...) {
+			if of := endsOf(t, id, key); of["chart"] != nil {
+				return of
+			}
 		}
-		return endsOf(t, betweenHosts, key)
+		return nil
 	}
 	s.charted = func(t *testing.T, query string) int {
 		var a struct{ Data struct{ Result []any } }
@@ -305,7 +307,7 @@ func frameLog(t *testing.T, now func() time.Time) framelog.Log {
 		}
 	})
 	var key *frame.Frame
-	for _, f := range append(allFrames(), framesOfTwoHosts()...) {
+	for _, f := range append(allFrames(), framesBetweenHosts()...) {
 		if f.IsKey() {
 			key = f
 		}
@@ -522,9 +524,9 @@ func snapshotAt(second int) *model.Snapshot {
 	edge.Counters.Requests *= 4
 	edge.Endpoints[0].Protocol, edge.Endpoints[0].Status = model.HTTP, "5xx"
 	s.Self.Budget.Parts[0].Fixed = false
-	betweenHosts := s.Probes.Sessions[0]
-	betweenHosts.Client, betweenHosts.Server = "", ""
-	s.Probes.Sessions = append(s.Probes.Sessions, betweenHosts)
+	ofHosts := s.Probes.Sessions[0]
+	ofHosts.Client, ofHosts.Server = "", ""
+	s.Probes.Sessions = append(s.Probes.Sessions, ofHosts)
 	for i := range 2 {
 		sample := first
 		sample.Container = container(fmt.Sprintf("client-%d", i+1), "front")

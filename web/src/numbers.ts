@@ -127,7 +127,7 @@ export const SIDE_GROUPS: [string, string[]][] = [
 export const ENDS_GROUPS: [string, string[]][] = [
   ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio', 'delay_there_error', 'delay_back_error', 'above_minimum_there_p50', 'above_minimum_there_p99', 'above_minimum_back_p50', 'above_minimum_back_p99', 'matched_there', 'matched_back']],
   ['The hosts’ stacks and the wire', ['sender_stack_there_p50', 'sender_stack_there_p99', 'wire_there_p50', 'wire_there_p99', 'wire_above_minimum_there_p50', 'wire_above_minimum_there_p99', 'receiver_stack_there_p50', 'receiver_stack_there_p99', 'at_cards_there', 'sender_stack_back_p50', 'sender_stack_back_p99', 'wire_back_p50', 'wire_back_p99', 'wire_above_minimum_back_p50', 'wire_above_minimum_back_p99', 'receiver_stack_back_p50', 'receiver_stack_back_p99', 'at_cards_back']],
-  ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds']],
+  ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds', 'network_both_seconds']],
 ]
 
 /** The numbers of what is measured between two hosts by the headings of the page, in the order in which people ask for them. */
@@ -259,6 +259,7 @@ export const ENDS_MEANING: Record<string, string> = {
   network_there_seconds: 'A packet on its way to the server, on average',
   server_seconds: 'From the arrival of the request in the server’s socket to the first byte of the reply, on average',
   network_back_seconds: 'A packet on its way to the client, on average',
+  network_both_seconds: 'A packet on its way to the server and one to the client, on average, between hosts whose clocks do not tell them apart',
   probe_round_trip_p50: 'Of measuring packets between the two hosts, or containers, from interface to interface',
   probe_round_trip_p99: 'Of measuring packets between the two hosts, or containers, from interface to interface',
   probe_delay_there_p50: 'Of measuring packets to the server or its host; where time daemons keep the clocks of both',

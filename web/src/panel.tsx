@@ -138,7 +138,7 @@ function EdgePanel({ graph, baseline, edge, state, change, range, theme, close }
       {pace.quantile && <p class={`state ${pace.heat === 'calm' ? 'good' : pace.heat}`} data-pace={pace.heat}>{paceText(pace, baseline)}.</p>}
       <p class={edge.paired ? 'state good' : unsure(edge, client, server) ? 'state unsure' : 'state'} data-pairing>{pairing(edge)}</p>
       {seen(edge) && <p class={countedOf(edge) === 1 ? 'state good' : 'state unsure'} data-edge-counted>{seen(edge)}</p>}
-      {edge.split && <SplitView split={edge.split} of={of} numbers={graph.numbers.ends} match={match} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} />}
+      {edge.split && <SplitView split={edge.split} error={edge.network?.delay_there_error} of={of} numbers={graph.numbers.ends} match={client?.host === server?.host ? match : undefined} range={range} theme={theme} bound={graph.error_bound} zoom={(from, to) => change({ from, to })} />}
       <Between graph={graph} edge={edge} state={state} change={change} />
       <Stacks graph={graph} edge={edge} state={state} change={change} />
       {client?.host && server?.host && client.host !== server.host && <HostsBetween client={client} server={server} range={range} />}

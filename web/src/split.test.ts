@@ -8,6 +8,13 @@ it('the parts add up to the whole, in the order of their time', () => {
   expect(parts.map((p) => p.title)).toEqual(['In the client', 'Network there', 'In the server', 'Network back'])
 })
 
+it('there and back are one part where clocks do not tell them apart', () => {
+  const now = { client_seconds: 1, server_seconds: 2, network_both_seconds: 1 }
+  expect(partsOf(now).map((p) => [p.title, p.share, p.from])).toEqual([['In the client', 0.25, 0], ['Network both ways', 0.25, 0.25], ['In the server', 0.5, 0.5]])
+  expect(grewText(now, { ...now, network_both_seconds: 0.5 }, 60)).toMatch(/network both ways, from 500 ms to 1.00 s/)
+  expect(grewText(now, { client_seconds: 1, server_seconds: 2, network_there_seconds: 1, network_back_seconds: 1 }, 60)).toBeUndefined()
+})
+
 it('nothing has no shares', () => {
   const parts = partsOf({ client_seconds: 0, network_there_seconds: 0, server_seconds: 0, network_back_seconds: 0 })
   expect(parts.map((p) => p.share)).toEqual([0, 0, 0, 0])

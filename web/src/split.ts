@@ -12,22 +12,24 @@ export interface Part {
   meaning: string
 }
 
-/** The four parts of the time that a client waits for the first byte of a reply, in their order. */
+/** The parts of the time that a client waits for the first byte of a reply, in their order: the network there and back, or both ways. */
 const PARTS: Pick<Part, 'title' | 'key' | 'meaning'>[] = [
   { title: 'In the client', key: 'client_seconds', meaning: 'Until the request is sent, and from the arrival of the reply until it is read' },
   { title: 'Network there', key: 'network_there_seconds', meaning: 'A packet on its way to the server' },
+  { title: 'Network both ways', key: 'network_both_seconds', meaning: 'A packet on its way to the server, and one to the client: the clocks of the two hosts do not tell them apart' },
   { title: 'In the server', key: 'server_seconds', meaning: 'From the arrival of the request in its socket to the first byte of the reply' },
   { title: 'Network back', key: 'network_back_seconds', meaning: 'A packet on its way to the client' },
 ]
 
-/** What is asked of the server for the parts over time. */
-export const SPLIT_LINES = PARTS.map((p) => ({ name: p.title, number: `ends.${p.key}` }))
+/** What is asked of the server for the parts of a split over time. */
+export const splitLines = (split: Split) => partsOf(split).map((p) => ({ name: p.title, number: `ends.${p.key}` }))
 
 export function partsOf(split: Split): Part[] {
-  const whole = PARTS.reduce((sum, p) => sum + split[p.key], 0)
+  const parts = PARTS.flatMap((p) => (split[p.key] === undefined ? [] : [{ ...p, seconds: split[p.key]! }]))
+  const whole = parts.reduce((sum, p) => sum + p.seconds, 0)
   let from = 0
-  return PARTS.map((p) => {
-    const part = { ...p, seconds: split[p.key], share: whole > 0 ? split[p.key] / whole : 0, from }
+  return parts.map((p) => {
+    const part = { ...p, share: whole > 0 ? p.seconds / whole : 0, from }
     from += part.share
     return part
   })
@@ -63,7 +65,8 @@ export function wayOf(ends: Record<string, Seconds | undefined>, way: 'there' | 
 
 /** Which part grew against an earlier time of so many seconds, in a sentence; undefined where nothing is known of it. */
 export function grewText(now: Split, before: Partial<Split>, seconds: number): string | undefined {
-  const [parts, were] = [partsOf(now), PARTS.map((p) => before[p.key])]
+  const parts = partsOf(now)
+  const were = parts.map((p) => before[p.key])
   if (were.some((v) => v === undefined)) return undefined
   const against = `against the ${span(seconds)} before`
   const whole = were.reduce<number>((sum, v) => sum + v!, 0)

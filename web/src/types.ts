@@ -66,9 +66,11 @@ export interface Edge {
 
 export interface Split {
   client_seconds: number
-  network_there_seconds: number
+  network_there_seconds?: number
   server_seconds: number
-  network_back_seconds: number
+  network_back_seconds?: number
+  /** There and back together, where the clocks of two hosts do not tell them apart. */
+  network_both_seconds?: number
 }
 
 export interface Network {

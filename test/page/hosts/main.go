@@ -178,7 +178,7 @@ func (h *host) snapshot() *model.Snapshot {
 	name := "shop-db"
 	if h.client {
 		name, e.Service, e.Side = "shop-web", netip.AddrPortFrom(h.other, port), model.RoleClient
-		e.Counters = counters(n, 3*time.Millisecond)
+		e.Counters = counters(n, 5*time.Millisecond)
 		e.Counters.SentBytes, e.Counters.ReceivedBytes = e.Counters.ReceivedBytes, e.Counters.SentBytes
 	}
 	c := container(name)
