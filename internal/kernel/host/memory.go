@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -53,30 +54,70 @@ var noHistogram kernelHistogram
 // HistogramCells is HISTOGRAM_CELLS: the cells of a histogram in the kernel, some of them unused.
 const HistogramCells = model.HistogramCells
 
-// Histograms is an array map of histograms. It is read by system calls, one for each histogram
-// that changed, and not mapped: all of a mapping counts as the process's resident memory, and
-// most of these are empty.
+// Histograms is an array map of histograms. It is read by system calls, one for all histograms of what
+// changed, and not mapped: all of a mapping counts as the process's resident memory, and most of these are
+// empty.
 type Histograms struct {
 	Cells *ebpf.Map
-	// sum and buffer are where lookups go.
-	sum, buffer kernelHistogram
+	// keys and values are where look-ups go.
+	keys   []uint32
+	values []kernelHistogram
+	// single: the kernel has no look-ups of several entries at once (before Linux 5.6).
+	single bool
 }
 
 // Read sums the cells of count histograms from index on; sumNS is the sum that belongs to them.
 func (h *Histograms) Read(index, count int, sumNS uint64) (*model.Histogram, error) {
-	to := &h.sum
-	for i := range count {
-		if err := h.Cells.Lookup(uint32(index+i), to); err != nil {
-			return nil, fmt.Errorf("reading histogram %d of %v: %w", index+i, h.Cells, err)
-		}
-		if i > 0 {
-			for c, n := range h.buffer.Cells {
-				h.sum.Cells[c] += n
-			}
-		}
-		to = &h.buffer
+	if len(h.values) < count {
+		h.keys, h.values = make([]uint32, count), make([]kernelHistogram, count)
 	}
-	return HistogramOf(&h.sum.Cells, sumNS), nil
+	if err := h.read(index, count); err != nil {
+		return nil, fmt.Errorf("reading %d histograms from %d on of %v: %w", count, index, h.Cells, err)
+	}
+	sum := &h.values[0]
+	for i := 1; i < count; i++ {
+		for c, n := range h.values[i].Cells {
+			sum.Cells[c] += n
+		}
+	}
+	return HistogramOf(&sum.Cells, sumNS), nil
+}
+
+// read reads count histograms from index on into values.
+func (h *Histograms) read(index, count int) error {
+	if count > 1 && !h.single {
+		n, err := lookupBatch(h.Cells, uint32(index), h.keys[:count], h.values[:count])
+		if err == nil && n == count {
+			return nil
+		}
+		h.single = true
+	}
+	for i := range count {
+		if err := h.Cells.Lookup(uint32(index+i), &h.values[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookupBatch reads entries of an array map from one index on, and answers how many there were. Those of package ebpf
+// begin at the first entry of a map, or where one before ended.
+func lookupBatch(m *ebpf.Map, first uint32, keys []uint32, values []kernelHistogram) (int, error) {
+	// What comes after this entry is read; after one that there is not comes the first (array_map_get_next_key of
+	// kernel/bpf/arraymap.c).
+	before, last := first-1, uint32(0)
+	attr := struct { // of BPF_MAP_LOOKUP_BATCH, in union bpf_attr
+		inBatch, outBatch, keys, values unsafe.Pointer
+		count, fd                       uint32
+		elemFlags, flags                uint64
+	}{unsafe.Pointer(&before), unsafe.Pointer(&last), unsafe.Pointer(&keys[0]), unsafe.Pointer(&values[0]),
+		uint32(len(keys)), uint32(m.FD()), 0, 0}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_LOOKUP_BATCH, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(m)
+	if errno != 0 && errno != unix.ENOENT { // which is the end of the map
+		return 0, errno
+	}
+	return int(attr.count), nil
 }
 
 // HistogramOf is what the cells of a histogram in the kernel mean; sumNS is the sum that belongs to them.
