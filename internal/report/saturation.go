@@ -172,8 +172,11 @@ func atLeast(values []float64, least float64) []bool {
 }
 
 func stretched(t []int64, values []float64, limit float64, holds []bool) []span {
-	usual := median(values)
 	spans := spansOf(t, holds, hole)
+	if len(spans) == 0 {
+		return nil // mostly: what is usual takes longer to find than all of the rest
+	}
+	usual := median(values)
 	for i := range spans {
 		spans[i] = spans[i].stretch(t, values, usual, limit)
 	}

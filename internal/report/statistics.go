@@ -68,7 +68,8 @@ func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(values))
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
 	at := q * float64(len(sorted)-1)
 	below := int(at)
 	if below+1 >= len(sorted) {
