@@ -357,10 +357,22 @@ func TestGraphAnswerIsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := answer.(encoder).encode()
+	parts, release, err := answer.(encoder).encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer release()
+	// Another answer does not take the memory of one that is still written.
+	s.MaxEdges = 1
+	other, err := s.graph(t.Context(), httptest.NewRequest("GET", "/api/outsight/graph", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, releaseOther, err := other.(encoder).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	releaseOther()
 	own := slices.Concat(parts...)
 	usual, err := json.Marshal(answer)
 	if err != nil {

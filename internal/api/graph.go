@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ type graphAnswer struct {
 }
 
 // encode writes the lists of nodes and edges apart from the rest, which takes a fraction of the time.
-func (a *graphAnswer) encode() ([][]byte, error) {
+func (a *graphAnswer) encode() (parts [][]byte, release func(), err error) {
 	type plain graphAnswer
 	rest, err := json.Marshal(struct {
 		*plain
@@ -34,15 +35,16 @@ func (a *graphAnswer) encode() ([][]byte, error) {
 		Edges *[]any `json:"edges,omitempty"`
 	}{plain: (*plain)(a)})
 	if err != nil {
-		return nil, err
+		return nil, func() {}, err
 	}
-	nodes, err := a.Graph.NodesJSON()
-	if err != nil {
-		return nil, err
+	nodes, releaseNodes, err := a.Graph.NodesJSON()
+	edges, releaseEdges, err2 := a.Graph.EdgesJSON()
+	release = func() {
+		releaseNodes()
+		releaseEdges()
 	}
-	edges, err := a.Graph.EdgesJSON()
 	return slices.Concat([][]byte{[]byte(`{"nodes":`)}, nodes, [][]byte{[]byte(`,"edges":`)}, edges,
-		[][]byte{{','}, rest[1:], {'\n'}}), err
+		[][]byte{{','}, rest[1:], {'\n'}}), release, errors.Join(err, err2)
 }
 
 // nodeMatches select the series of a node's usage, and of the edges on which it is the server or

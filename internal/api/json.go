@@ -73,16 +73,18 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": fmt.Sprintf(format, args...)}) // who asked has gone
 }
 
-// encoder is an answer that writes its own JSON, in parts that follow each other.
+// encoder is an answer that writes its own JSON, in parts that follow each other and are good until release, which is
+// never nil.
 type encoder interface {
-	encode() ([][]byte, error)
+	encode() (parts [][]byte, release func(), err error)
 }
 
 // writeJSON calls encoded before it writes: the client may read slowly.
 func (s *server) writeJSON(w http.ResponseWriter, r *http.Request, answer any, encoded func()) {
 	body := jsonBody{server: s, w: w, r: r, encoded: encoded}
 	if own, ok := answer.(encoder); ok {
-		parts, err := own.encode()
+		parts, release, err := own.encode()
+		defer release()
 		if err != nil {
 			writeError(w, http.StatusInternalServerError, "writing the answer: %s", err)
 			return
@@ -114,7 +116,7 @@ func (b *jsonBody) write(parts ...[]byte) {
 	b.encoded()
 	size := 0
 	for _, part := range parts {
-		size += len(part)
+		size += cap(part)
 	}
 	release, err := b.server.hold(int64(size))
 	if err != nil {

@@ -63,7 +63,11 @@ func (t *toldHistograms) index() bool {
 			t.at[row] = uint32(at)
 			row++
 			var head uint64
-			head, at = numberAt(b, at)
+			if at < len(b) && b[at] < 0x80 { // numberAt, which is not inlined
+				head, at = uint64(b[at]), at+1
+			} else {
+				head, at = longAt(b, at)
+			}
 			at = skipNumbers(b, at, 1+int(head&1)+int(head>>1&1))
 			next := uint64(0)
 			for runs := head >> 2; runs > 0; runs-- {
@@ -155,8 +159,12 @@ func (t *tally) add(h *Histograms, row int, times uint64) {
 
 // read adds the histogram at a place of a section that was checked.
 func (t *tally) read(b []byte, at int, times uint64) {
-	head, at := numberAt(b, at)
-	var n uint64
+	head, n := uint64(b[at]), uint64(0)
+	if head < 0x80 { // numberAt, which is not inlined
+		at++
+	} else {
+		head, at = longAt(b, at)
+	}
 	if head&1 != 0 {
 		n, at = numberAt(b, at)
 		t.zero += times * n
@@ -165,7 +173,11 @@ func (t *tally) read(b []byte, at int, times uint64) {
 		n, at = numberAt(b, at)
 		t.overflow += times * n
 	}
-	n, at = numberAt(b, at)
+	if n = uint64(b[at]); n < 0x80 {
+		at++
+	} else {
+		n, at = longAt(b, at)
+	}
 	t.sumNS += times * n
 	next := 0
 	for runs := head >> 2; runs > 0; runs-- {
@@ -207,11 +219,11 @@ func shortRun(b []byte, at int) (skip, n int, counts uint64, ok bool) {
 	}
 	w := binary.LittleEndian.Uint64(b[at:])
 	follow := w >> 8 & 0xff
-	w <<= 48 - 8*min(follow, 6)
-	if follow > 6 || w&tops != 0 {
+	behind := (48 - 8*follow) & 63 // bits that are not of the run
+	if w <<= behind; follow > 6 || w&tops != 0 {
 		return 0, 0, 0, false
 	}
-	w >>= 48 - 8*follow
+	w >>= behind
 	return int(w & 0xff), int(follow), w >> 16, true
 }
 
@@ -244,16 +256,28 @@ func addCounts(buckets []uint64, n int, b []byte, at int, times uint64) (next in
 	return at
 }
 
-// addBytes adds eight numbers of one byte each: those behind a run's end are 0, which is faster than to count.
+// addBytes adds eight numbers of one byte each, times 1 or -1: those behind a run's end are 0, which is faster than to
+// count, as it is not to multiply.
 func addBytes(to *[8]uint64, w, times uint64) {
-	to[0] += times * (w & 0x7f)
-	to[1] += times * (w >> 8 & 0x7f)
-	to[2] += times * (w >> 16 & 0x7f)
-	to[3] += times * (w >> 24 & 0x7f)
-	to[4] += times * (w >> 32 & 0x7f)
-	to[5] += times * (w >> 40 & 0x7f)
-	to[6] += times * (w >> 48 & 0x7f)
-	to[7] += times * (w >> 56)
+	if times == 1 {
+		to[0] += w & 0x7f
+		to[1] += w >> 8 & 0x7f
+		to[2] += w >> 16 & 0x7f
+		to[3] += w >> 24 & 0x7f
+		to[4] += w >> 32 & 0x7f
+		to[5] += w >> 40 & 0x7f
+		to[6] += w >> 48 & 0x7f
+		to[7] += w >> 56
+		return
+	}
+	to[0] -= w & 0x7f
+	to[1] -= w >> 8 & 0x7f
+	to[2] -= w >> 16 & 0x7f
+	to[3] -= w >> 24 & 0x7f
+	to[4] -= w >> 32 & 0x7f
+	to[5] -= w >> 40 & 0x7f
+	to[6] -= w >> 48 & 0x7f
+	to[7] -= w >> 56
 }
 
 // tally adds what a row of After gained to t.

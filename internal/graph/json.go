@@ -11,36 +11,44 @@ import (
 
 // NodesJSON and EdgesJSON are the lists of nodes and edges as JSON, the same as of encoding/json but for the order of
 // fields. Of a large graph they take a fraction of the time: encoding/json looks at all that a MarshalJSON wrote once
-// more, and uses one processor. The list is in parts that follow each other.
-func (g *Graph) NodesJSON() (parts [][]byte, err error) { return listJSON(g.Nodes, appendNode) }
+// more, and uses one processor. The list is in parts that follow each other, which are good until release.
+func (g *Graph) NodesJSON() (parts [][]byte, release func(), err error) {
+	return listJSON(g.Nodes, appendNode)
+}
 
 // EdgesJSON is like NodesJSON.
-func (g *Graph) EdgesJSON() (parts [][]byte, err error) { return listJSON(g.Edges, appendEdge) }
+func (g *Graph) EdgesJSON() (parts [][]byte, release func(), err error) {
+	return listJSON(g.Edges, appendEdge)
+}
 
 // partJSON is how many nodes or edges are written at a time.
 const partJSON = 64
 
-// jsonBuffers have a part while it is written.
+// jsonBuffers have a part until it is released.
 var jsonBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func listJSON[T any](all []T, add func(b []byte, one T) ([]byte, error)) (parts [][]byte, err error) {
+func listJSON[T any](all []T, add func(b []byte, one T) ([]byte, error)) (parts [][]byte, release func(), err error) {
 	parts = make([][]byte, (len(all)+partJSON-1)/partJSON)
-	errs := make([]error, len(parts))
+	buffers, errs := make([]*[]byte, len(parts)), make([]error, len(parts))
 	parallelEach(len(parts), func(i int) {
-		buffer := jsonBuffers.Get().(*[]byte)
-		defer jsonBuffers.Put(buffer)
-		b := (*buffer)[:0]
+		buffers[i] = jsonBuffers.Get().(*[]byte)
+		b := (*buffers[i])[:0]
 		for k, one := range all[i*partJSON : min((i+1)*partJSON, len(all))] {
 			if i+k > 0 {
 				b = append(b, ',')
 			}
 			if b, errs[i] = add(b, one); errs[i] != nil {
-				return
+				break
 			}
 		}
-		parts[i], *buffer = slices.Clone(b), b
+		parts[i], *buffers[i] = b, b
 	})
-	return slices.Concat([][]byte{{'['}}, parts, [][]byte{{']'}}), errors.Join(errs...)
+	release = func() {
+		for _, b := range buffers {
+			jsonBuffers.Put(b)
+		}
+	}
+	return slices.Concat([][]byte{{'['}}, parts, [][]byte{{']'}}), release, errors.Join(errs...)
 }
 
 // appended is something that appends its JSON.

@@ -15,14 +15,16 @@ func TestListsAreJSON(t *testing.T) {
 	f := func(g *Graph) {
 		t.Helper()
 		var want, got map[string]any
-		nodes, err := g.NodesJSON()
+		nodes, releaseNodes, err := g.NodesJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		edges, err := g.EdgesJSON()
+		defer releaseNodes()
+		edges, releaseEdges, err := g.EdgesJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer releaseEdges()
 		whole, err := json.Marshal(map[string]any{"nodes": g.Nodes, "edges": g.Edges})
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +50,7 @@ func TestListsAreJSON(t *testing.T) {
 		f(g)
 	}
 	bad := math.NaN()
-	if _, err := (&Graph{Nodes: []*Node{{ID: "a", StartedSeconds: &bad}}}).NodesJSON(); err == nil {
+	if _, _, err := (&Graph{Nodes: []*Node{{ID: "a", StartedSeconds: &bad}}}).NodesJSON(); err == nil {
 		t.Error("what is no number is no error")
 	}
 }
@@ -125,16 +127,17 @@ func TestAllFieldsAreJSON(t *testing.T) {
 	g := &Graph{Nodes: []*Node{&node, &emptyNode}, Edges: []*Edge{&edge, &emptyEdge}}
 	for _, of := range []struct {
 		all  any
-		make func() ([][]byte, error)
+		make func() ([][]byte, func(), error)
 	}{{g.Nodes, g.NodesJSON}, {g.Edges, g.EdgesJSON}} {
 		want, err := json.Marshal(of.all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, err := of.make()
+		parts, release, err := of.make()
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer release()
 		got := slices.Concat(parts...)
 		var a, b any
 		if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal(want, &b)); err != nil || !reflect.DeepEqual(a, b) {
