@@ -51,8 +51,12 @@ type sentAt struct {
 // cross joins the samples of packets of all hosts.
 func (m *frameMap) cross() (c crossings) {
 	relationOf := make([]map[int32]int32, len(m.parts)) // of the rows of edges, by part
+	sampled := make([]bool, len(m.parts))
+	for i := range m.parts {
+		sampled[i] = len(m.parts[i].After.Tables[frame.PacketSamples].IDs) > 0
+	}
 	for i := range m.rows {
-		if r := &m.rows[i]; !r.sum && r.relation >= 0 && m.relations[r.relation].across {
+		if r := &m.rows[i]; sampled[r.part] && !r.sum && r.relation >= 0 && m.relations[r.relation].across {
 			if relationOf[r.part] == nil {
 				relationOf[r.part] = map[int32]int32{}
 			}

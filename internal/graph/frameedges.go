@@ -155,7 +155,7 @@ func newMapMemory() *mapMemory {
 func (m *frameMap) release() {
 	memory := m.mapMemory
 	m.mapMemory = nil
-	clear(memory.rows)
+	parallelFor(len(memory.rows), func(from, to int) { clear(memory.rows[from:to]) })
 	clear(memory.relations)
 	clear(memory.relationAt)
 	memory.rows, memory.relations = memory.rows[:0], memory.relations[:0]
