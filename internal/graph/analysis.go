@@ -36,6 +36,8 @@ type Connections struct {
 	// Requests are those of the window. Busy is how many are under way on average (Little's law: their rate times their
 	// mean duration), Open how many connections there are at its end.
 	Requests, Busy, Open float64
+	// Rate is of requests per second. Spread is the standard deviation of how long they take, as a share of their mean.
+	Rate, Spread float64
 }
 
 // Entry is a server that is called from outside of the application.
@@ -118,8 +120,10 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 		busy := *e.best.TransactionsPerSecond * float64(*e.best.Mean)
 		called[e.client] += busy
 		if e.client != e.server {
-			a.Connections = append(a.Connections, Connections{client.ID, server.ID, client.Name + " to " + server.Name,
-				e.best.Of(Transactions), busy, e.best.Open})
+			mean, variance := spread(&e.best.latency)
+			a.Connections = append(a.Connections, Connections{Client: client.ID, Server: server.ID,
+				Name: client.Name + " to " + server.Name, Requests: e.best.Of(Transactions), Busy: busy, Open: e.best.Open,
+				Rate: *e.best.TransactionsPerSecond, Spread: math.Sqrt(variance) / mean})
 		}
 	}
 	used, others := map[string]float64{}, map[string]float64{}

@@ -28,6 +28,9 @@ type Pool struct {
 	// Fixed is that a client that could open more would have: so many requests came at random that there would have been
 	// more at a time than there are connections. Where it is false there may be more when they are needed.
 	Fixed bool `json:"fixed"`
+	// Waited is that the client waited in the past as requests wait for a queue with so many servers: the durations at the
+	// entries have it, and the bounds of Limit are those of how long connections are taken.
+	Waited bool `json:"waited"`
 }
 
 // Doubt is what may be used up before the resources whose use is known. How much it can take is not known from outside.
@@ -35,14 +38,8 @@ type Doubt struct {
 	// Node is that which waits.
 	Node string `json:"node"`
 	Text string `json:"text"`
-}
 
-// connectionsPast is what connections did in the past.
-type connectionsPast struct {
-	graph.Connections // the newest
-	busy              []Observation
-	requests          float64
-	least, most       float64
+	modelled bool // durations at the entries have it
 }
 
 // nodePast is what a container did in the past.
@@ -64,24 +61,10 @@ const (
 )
 
 func (h *History) addDoubts(a *graph.Analysis) {
-	if h.connections == nil {
-		h.connections, h.nodes = map[[2]string]*connectionsPast{}, map[string]*nodePast{}
+	if h.nodes == nil {
+		h.nodes = map[string]*nodePast{}
 	}
-	for _, c := range a.Connections {
-		if c.Open <= 0 || c.Requests <= 0 {
-			continue
-		}
-		key := [2]string{c.Client, c.Server}
-		p := h.connections[key]
-		if p == nil {
-			p = &connectionsPast{least: c.Open, most: c.Open}
-			h.connections[key] = p
-		}
-		p.Connections = c
-		p.requests += c.Requests
-		p.least, p.most = min(p.least, c.Open), max(p.most, c.Open)
-		p.busy = append(p.busy, Observation{a.ArrivalRate, c.Busy})
-	}
+	h.addConnections(a)
 	for i := range a.Resources {
 		if r := &a.Resources[i]; r.Node != graph.CPUsOf(r.Host) {
 			h.addNode(r, a.ArrivalRate)
@@ -134,35 +117,43 @@ func (p *nodePast) alone() (rate, takes float64) {
 // pool is what is known of connections, or nil: their number changed, or more requests were under way than there are
 // connections, so that one takes several at a time.
 func (p *connectionsPast) pool(mean, rate float64) *Pool {
-	d, err := FitDemand(p.busy)
-	if err != nil || p.least != p.most {
+	d, err := FitDemand(p.busy())
+	if err != nil || !p.oneAtATime() {
 		return nil
 	}
-	busiest := 0.0
-	for _, o := range p.busy {
-		busiest = max(busiest, o.Cores)
-	}
-	if busiest >= p.Open {
-		return nil
-	}
-	pool := &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: p.Open, Before: d.Cores(mean), Busy: d.Cores(rate)}
+	pool := &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: p.Open, Before: d.Cores(mean), Busy: d.Cores(rate),
+		Fixed: p.fixed(&d)}
 	if limit, ok := d.Rate(p.Open); ok {
 		pool.Limit = &limit
-	}
-	// Requests that come at random, and find as many under way as are usual, are Poisson distributed in number.
-	average := d.Cores(d.mean).Value
-	if average > 0 {
-		pool.Fixed = p.requests*(1-distuv.Poisson{Lambda: average}.CDF(p.Open-1)) >= crowds
 	}
 	return pool
 }
 
+// oneAtATime is that there were as many connections all the time, and more than requests under way.
+func (p *connectionsPast) oneAtATime() bool {
+	return !slices.ContainsFunc(p.all, func(o connectionsObserved) bool { return o.Open != p.Open || o.Busy >= p.Open })
+}
+
+// fixed is that a client that could open more connections would have (Pool.Fixed). Requests that come at random, and find
+// as many under way as are usual, are Poisson distributed in number.
+func (p *connectionsPast) fixed(busy *Demand) bool {
+	requests := 0.0
+	for i := range p.all {
+		requests += p.all[i].Requests
+	}
+	average := busy.Cores(busy.mean).Value
+	return average > 0 && p.oneAtATime() && requests*(1-distuv.Poisson{Lambda: average}.CDF(p.Open-1)) >= crowds
+}
+
 // predictDoubts adds the pools, and what may be the limit before that which is known.
-func (h *History) predictDoubts(p *Prediction, s *Scenario) {
+func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 	p.Pools, p.Doubts = []Pool{}, []Doubt{}
 	for _, past := range h.connections {
 		// Other replicas have other connections.
 		if pool := past.pool(p.MeanRate, p.Rate); pool != nil && len(s.Replicas)+len(s.Down) == 0 {
+			for i := range queues {
+				pool.waited(queues[i].pool)
+			}
 			p.Pools = append(p.Pools, *pool)
 		}
 	}
@@ -177,19 +168,19 @@ func (h *History) predictDoubts(p *Prediction, s *Scenario) {
 	})
 	for i := range p.Pools {
 		if pool := &p.Pools[i]; pool.Limit != nil && (p.Limit == nil || pool.Limit.Low < p.Limit.Value) {
-			p.Doubts = append(p.Doubts, Doubt{pool.Client, pool.doubt()})
+			p.Doubts = append(p.Doubts, Doubt{pool.Client, pool.doubt(), pool.Waited})
 		}
 	}
 	for i := range p.Resources {
 		r := &p.Resources[i]
 		n := h.nodes[r.Node]
-		if n == nil || n.waited < waitsMuch*n.took || n.waited < waitsLong*n.requests {
+		if n == nil || n.requests <= 0 || n.waited < waitsMuch*n.took || n.waited < waitsLong*n.requests {
 			continue
 		}
 		if alone, _ := n.alone(); p.Limit != nil && alone/r.share >= p.Limit.Value {
 			continue // it may wait so long each time
 		}
-		p.Doubts = append(p.Doubts, Doubt{r.Node, fmt.Sprintf("%s answers in %s, of which %s are neither CPU time nor waits for "+
+		p.Doubts = append(p.Doubts, Doubt{Node: r.Node, Text: fmt.Sprintf("%s answers in %s, of which %s are neither CPU time nor waits for "+
 			"a CPU or for others: a disk, a lock, a timer or a pool, and how much that can take is not known", r.Name,
 			milliseconds(n.took/n.requests), milliseconds(n.waited/n.requests))})
 	}
@@ -237,7 +228,27 @@ func (h *History) boundByWhatIsKnown(p *Prediction) {
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", 1e3*seconds) }
 
+// waited takes over what is known of the queue for the pool.
+func (p *Pool) waited(q *poolQueue) {
+	if p.Client != q.client || p.Server != q.server || !q.seen || p.Limit == nil {
+		return
+	}
+	p.Waited = true
+	p.Limit.Low /= *q.holds.High
+	if p.Limit.High != nil && q.holds.Low > 0 {
+		*p.Limit.High /= q.holds.Low
+	}
+}
+
 func (p *Pool) doubt() string {
+	if p.Waited {
+		most := "or more"
+		if p.Limit.High != nil {
+			most = fmt.Sprintf("to %.4g", *p.Limit.High)
+		}
+		return fmt.Sprintf("the %.0f connections of %s are all busy at %.4g/s (%.4g %s) if requests take as long as now: there were "+
+			"no more when more were needed, and requests waited for them", p.Open, p.Name, p.Limit.Value, p.Limit.Low, most)
+	}
 	if p.Fixed {
 		return fmt.Sprintf("the %.0f connections of %s are all busy at %.4g/s if requests take as long as now: there were no more "+
 			"when more were needed", p.Open, p.Name, p.Limit.Value)

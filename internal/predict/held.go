@@ -5,51 +5,78 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // quotaPeriod, in seconds, is after what a container that has used up its CPU quota gets it anew: cpu.cfs_period_us as
 // Docker, Compose and Kubernetes set it where nobody asks for another.
 const quotaPeriod = 0.1
 
-// Bounds of what is simulated of a quota.
+// Bounds of what is simulated.
 const (
-	// quotaLoads is at how many shares of the quota, the greatest of which is a step below 1.
-	quotaLoads = 64
-	// quotaPeriods is for how many periods, and quotaRequests for how many requests at least.
+	// heldLoads is at how many loads, the greatest of which is a step below 1.
+	heldLoads = 64
+	// quotaPeriods is for how many periods of a quota, and quotaRequests for how many requests at least.
 	quotaPeriods, quotaRequests = 1000, 10_000
 	// quotaFluid is from how many requests in a period on their work comes in quotaParts equal parts, whose sum alone
 	// is by chance.
 	quotaFluid, quotaParts = 64, 32
 	// quotaSteps is how many numbers of requests there are between one and twice as many.
 	quotaSteps = 8
+	// poolRequests is how many requests come to a pool, and poolMost how many connections it has at most.
+	poolRequests, poolMost = 50_000, 1024
+	// spreadSteps is how many coefficients of variation there are between 0 and 1, and spreadMost the greatest.
+	spreadSteps, spreadMost = 8, 4
 )
 
-// held is for how long requests are held back, in seconds, because their container has used up its CPU quota for this
-// period: the mean and the quantiles of all requests, also of those that are not.
+// held is for how long requests are held back: the mean of all requests, also of those that are not, and by how much
+// each of the quantiles is longer than if none were.
 type held [durations]float64
 
-// heldCase is what held depends on: the requests' work that the quota has room for in a period, as the logarithm to the
-// base 2 in steps of 1/quotaSteps, and the share of it that comes, in steps of 1/quotaLoads.
-type heldCase struct{ room, load int }
+// holder is what holds requests back: a CPU quota that is used up for this period, or the connections of a pool that are
+// all busy. It is the same for all containers, but for its unit of time.
+type holder struct {
+	// servers is how many connections a pool has, over each of which goes one request at a time; 0 is a quota.
+	servers int
+	// size of a quota is how many requests' work it has room for in a period, as the logarithm to the base 2 in steps of
+	// 1/quotaSteps. That of a pool is the coefficient of variation of how long requests take, in steps of 1/spreadSteps.
+	size int
+}
 
-// heldCases are simulated when they are first asked for. They are the same for all containers.
+// heldCase is what held depends on: load is the share of what there is that comes, in steps of 1/heldLoads.
+type heldCase struct {
+	holder
+	load int
+}
+
+// heldCases are simulated when they are first asked for.
 var heldCases sync.Map // of heldCase to held
 
-// heldBack is what a quota holds requests back for. room is how many requests' work a period has quota for, load the share
-// of the quota that requests take, below 1.
-func heldBack(room, load float64) (h held) {
-	if !(room > 0) || load <= 0 {
-		return h
+// quotaFor is a quota that has room for so many requests' work in a period, which is above 0.
+func quotaFor(room float64) holder {
+	return holder{size: int(math.Round(min(max(math.Log2(room), -6), 14) * quotaSteps))}
+}
+
+// poolOf is a pool of connections over which a request takes a time of which the standard deviation is spread times the
+// mean.
+func poolOf(connections, spread float64) holder {
+	return holder{int(min(max(math.Round(connections), 1), poolMost)), int(math.Round(min(spread, spreadMost) * spreadSteps))}
+}
+
+// at is what is held back at a load below 1: in periods by a quota, in mean times over a connection by a pool.
+func (h holder) at(load float64) (all held) {
+	if load <= 0 {
+		return all
 	}
-	of := heldCase{room: int(math.Round(min(max(math.Log2(room), -6), 14) * quotaSteps))}
-	at := min(load*quotaLoads, quotaLoads-1)
-	of.load = int(at)
-	part := at - float64(of.load)
-	low, high := of.get(), heldCase{of.room, min(of.load+1, quotaLoads-1)}.get()
-	for d := range h {
-		h[d] = low[d] + part*(high[d]-low[d])
+	at := min(load*heldLoads, heldLoads-1)
+	step := int(at)
+	part := at - float64(step)
+	low, high := heldCase{h, step}.get(), heldCase{h, min(step+1, heldLoads-1)}.get()
+	for d := range all {
+		all[d] = low[d] + part*(high[d]-low[d])
 	}
-	return h
+	return all
 }
 
 func (c heldCase) get() held {
@@ -64,13 +91,19 @@ func (c heldCase) get() held {
 	return h
 }
 
-// simulate lets requests come at random (a Poisson process), each of the same work, which is done as soon as there is
-// quota for it, the first first. What is not used in a period is lost, as in the kernel (kernel/sched/fair.c,
-// __refill_cfs_bandwidth_runtime, without burst). Times are in periods, work in requests.
+// simulate lets requests come at random (a Poisson process), the first of which is served first.
 func (c heldCase) simulate() held {
-	room := math.Exp2(float64(c.room) / quotaSteps)
-	load := float64(c.load) / quotaLoads
-	random := rand.New(rand.NewPCG(uint64(c.room), uint64(c.load)))
+	load := float64(c.load) / heldLoads
+	if c.servers > 0 {
+		return c.pool(load, rand.New(rand.NewPCG(uint64(c.servers), uint64(c.size)))) // the same requests at all loads
+	}
+	return c.quota(load, rand.New(rand.NewPCG(uint64(c.size), uint64(c.load))))
+}
+
+// quota is of requests of the same work each, which is done as soon as there is quota for it. What is not used in a period
+// is lost, as in the kernel (kernel/sched/fair.c, __refill_cfs_bandwidth_runtime, without burst). Work is in requests.
+func (h holder) quota(load float64, random *rand.Rand) held {
+	room := math.Exp2(float64(h.size) / quotaSteps)
 	perPeriod := room * load
 	var delays []float64
 	total := 0
@@ -86,7 +119,7 @@ func (c heldCase) simulate() held {
 		left -= work
 		total++
 		if period > at {
-			delays = append(delays, (period-at)*quotaPeriod)
+			delays = append(delays, period-at)
 		}
 	}
 	if perPeriod > quotaFluid {
@@ -102,8 +135,39 @@ func (c heldCase) simulate() held {
 			comes(at, 1)
 		}
 	}
+	return heldOf(delays, total)
+}
+
+// pool is of requests that each wait for the connection that is free first. How long they take over it is gamma
+// distributed.
+func (h holder) pool(load float64, random *rand.Rand) held {
+	takes := func() float64 { return 1 }
+	if h.size > 0 {
+		shape := math.Pow(spreadSteps/float64(h.size), 2)
+		takes = distuv.Gamma{Alpha: shape, Beta: shape, Src: random}.Rand
+	}
+	free := make([]float64, h.servers) // when each of the connections is, in their order
+	alone, all := make([]float64, poolRequests), make([]float64, poolRequests)
+	at := 0.0
+	for i := range all {
+		at += random.ExpFloat64() / (float64(h.servers) * load)
+		alone[i] = takes()
+		end := max(at, free[0]) + alone[i]
+		all[i] = end - at
+		place, _ := slices.BinarySearch(free[1:], end)
+		copy(free, free[1:1+place])
+		free[place] = end
+	}
+	longer, own := heldOf(all, len(all)), heldOf(alone, len(alone))
+	for d := range longer {
+		longer[d] = max(longer[d]-own[d], 0)
+	}
+	return longer
+}
+
+// heldOf is the mean and the quantiles of delays, in any order, of a total number of requests of which the others had none.
+func heldOf(delays []float64, total int) (h held) {
 	slices.Sort(delays)
-	var h held
 	for _, delay := range delays {
 		h[0] += delay / float64(total)
 	}
@@ -111,6 +175,14 @@ func (c heldCase) simulate() held {
 		if behind := int((1 - q) * float64(total)); behind < len(delays) {
 			h[i+1] = delays[len(delays)-1-behind]
 		}
+	}
+	return h
+}
+
+// times is so many times as long.
+func (h held) times(n float64) held {
+	for d := range h {
+		h[d] *= n
 	}
 	return h
 }

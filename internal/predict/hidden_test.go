@@ -140,7 +140,7 @@ func (s *simulated) watch(r *rand.Rand, rate, seconds float64) *graph.Analysis {
 		a.Resources = append(a.Resources, graph.Resource{Node: "2", Name: "db", Host: "a", CPUCores: 0.02 * s.hold * served,
 			Parallel: 4, ParallelBy: "cores", ArrivalRate: &served, Latency: &busy, Waits: &busy})
 		a.Connections = []graph.Connections{{Client: "1", Server: "2", Name: "front to db", Requests: float64(n),
-			Busy: s.hold * served, Open: float64(s.slots)}}
+			Busy: s.hold * served, Open: float64(s.slots), Rate: served, Spread: 1 / math.Sqrt(12)}}
 	}
 	return a
 }

@@ -57,7 +57,7 @@ type Model string
 const (
 	// Queueing is an open network of queues, one for each resource, with as many servers as it has cores or threads. What
 	// a request waits at each is by Sakasegawa's approximation of M/G/c, and a duration is R + K Q + H, where Q is the sum of
-	// the waits and H what a CPU quota holds back (heldBack); R and K are fitted to the past.
+	// the waits and H what a CPU quota or a pool of connections holds back (holder); R and K are fitted to the past.
 	Queueing Model = "queueing"
 	// Scalability is Gunther's Universal Scalability Law, fitted to the past: the duration of a request is
 	// (1 + α (N - 1) + β N (N - 1)) / γ with N requests in flight.
@@ -110,7 +110,8 @@ func (h *History) addEntries(a *graph.Analysis) {
 
 // upTo is what was known if only the stretches at rates up to most had been.
 func (h *History) upTo(most float64) *History {
-	less := &History{cores: h.cores, resources: map[string]*past{}, entries: map[string]*entryPast{}}
+	less := &History{cores: h.cores, resources: map[string]*past{}, entries: map[string]*entryPast{},
+		connections: map[[2]string]*connectionsPast{}}
 	for _, rate := range h.rates {
 		if rate <= most {
 			less.rates = append(less.rates, rate)
@@ -126,11 +127,15 @@ func (h *History) upTo(most float64) *History {
 		all := slices.DeleteFunc(slices.Clone(p.all), func(o entryObserved) bool { return o.rate > most })
 		less.entries[node] = &entryPast{p.Entry, all}
 	}
+	for key, p := range h.connections {
+		all := slices.DeleteFunc(slices.Clone(p.all), func(o connectionsObserved) bool { return o.rate > most })
+		less.connections[key] = &connectionsPast{p.Connections, all}
+	}
 	return less
 }
 
 // predictEntries tells the latencies at the entries, the busiest first.
-func (h *History) predictEntries(p *Prediction, s *Scenario, now []station) {
+func (h *History) predictEntries(p *Prediction, s *Scenario, now, pools []station) {
 	then := make([]station, 0, len(now))
 	for i := range p.Resources {
 		if r := &p.Resources[i]; r.then != nil && r.Parallel > 0 {
@@ -140,6 +145,12 @@ func (h *History) predictEntries(p *Prediction, s *Scenario, now []station) {
 				visits = 1
 			}
 			then = append(then, r.station(r.then, r.share, visits))
+		}
+	}
+	now = append(now, pools...)
+	for _, pool := range pools {
+		if pool.change(p, s) {
+			then = append(then, pool)
 		}
 	}
 	tested := h.test()
@@ -179,7 +190,7 @@ func (e *Entry) predict(past *entryPast, now, then []station, mean, rate float64
 		e.Saturated = true
 		return
 	}
-	// The law does not know of quotas, which may have held nothing back so far.
+	// The law does not know of quotas and pools, which may have held nothing back so far.
 	if e.Tested != nil && e.Tested.Scalability < e.Tested.Queueing && asItIs && !mayHold(then, rate) {
 		law := fitLaw(past.all)
 		before, told := law.at(mean, e.Tested)
@@ -197,7 +208,7 @@ func (h *History) test() map[string]*Tested {
 	rates := slices.Sorted(slices.Values(h.rates))
 	most := rates[len(rates)*2/3-1]
 	less := h.upTo(most)
-	stations := stationsOf(less.fit())
+	stations := append(stationsOf(less.fit()), less.poolStations()...)
 	tested := map[string]*Tested{}
 	for node, past := range h.entries {
 		queues, err := fitQueues(less.entries[node].all, stations)
@@ -240,10 +251,12 @@ func medianOf(values []float64) float64 {
 
 // station is a resource at which requests wait: what it takes of them, how many cores it can use, what it gets of the
 // requests that it got, how many times as many of a request's visits are to it, and whether a CPU quota is what bounds it.
+// Where it is a pool, it takes connections in the place of cores.
 type station struct {
 	demand                  *Demand
 	parallel, share, visits float64
 	quota                   bool
+	pool                    *poolQueue
 }
 
 // wait is the mean time, in seconds, that a request at the entries waits there for others if it is utilised so:
@@ -252,6 +265,9 @@ type station struct {
 func (s *station) wait(utilisation float64) float64 {
 	if utilisation >= 1 {
 		return math.Inf(1)
+	}
+	if s.pool != nil {
+		return 0 // it is held back
 	}
 	servers := max(s.parallel, 1)
 	service := s.visits * max(s.demand.PerRequest, 0)
@@ -263,17 +279,21 @@ func (s *station) wait(utilisation float64) float64 {
 	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
 }
 
-// held is for how long its quota holds requests back if it is utilised so.
-func (s *station) held(utilisation float64) held {
+// held is for how long, in seconds, its quota or its pool holds requests back if it is utilised so. Connections of the pool
+// are taken holds times as long as requests take over them.
+func (s *station) held(utilisation, holds float64) held {
+	if s.pool != nil {
+		return s.pool.at(utilisation).times(s.pool.takes * holds)
+	}
 	left := s.parallel - max(s.demand.Base, 0) // for requests
 	if !s.quota || s.demand.PerRequest <= 0 || left <= 0 {
 		return held{}
 	}
-	return heldBack(left*quotaPeriod/s.demand.PerRequest, 1-(1-utilisation)*s.parallel/left)
+	return quotaFor(left * quotaPeriod / s.demand.PerRequest).at(1 - (1-utilisation)*s.parallel/left).times(quotaPeriod)
 }
 
 func (r *Resource) station(d *Demand, share, visits float64) station {
-	return station{d, r.Parallel, share, visits, r.ParallelBy == "quota"}
+	return station{d, r.Parallel, share, visits, r.ParallelBy == "quota", nil}
 }
 
 // stationsOf are resources as they were.
@@ -286,17 +306,17 @@ func stationsOf(resources []Resource) (all []station) {
 	return all
 }
 
-// waiting is what requests wait for: others at all stations, on average, and quotas, of which the one that holds them back
-// most counts.
+// waiting is what requests wait for: others at all stations, on average, and what quotas and pools hold them back for, of
+// which the one that holds them back most counts.
 type waiting struct {
 	others float64
-	quota  held
+	held   held
 }
 
-func (w *waiting) add(s *station, utilisation float64) {
+func (w *waiting) add(s *station, utilisation, holds float64) {
 	w.others += s.wait(utilisation)
-	for d, seconds := range s.held(min(utilisation, 1)) {
-		w.quota[d] = max(w.quota[d], seconds)
+	for d, seconds := range s.held(min(utilisation, 1), holds) {
+		w.held[d] = max(w.held[d], seconds)
 	}
 }
 
@@ -305,17 +325,26 @@ func waits(stations []station, rate float64) (value, low, high waiting) {
 	for i := range stations {
 		s := &stations[i]
 		u := s.demand.Cores(rate * s.share).over(s.parallel)
-		value.add(s, u.Value)
-		low.add(s, u.Low)
-		high.add(s, *u.High)
+		if p := s.pool; p != nil {
+			if !p.seen {
+				u.Value = min(u.Value, 1-1.0/heldLoads) // it is not known that it can be used up
+			}
+			value.add(s, u.Value, 1)
+			low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low)
+			high.add(s, *u.High**p.holds.High, *p.holds.High)
+			continue
+		}
+		value.add(s, u.Value, 1)
+		low.add(s, u.Low, 1)
+		high.add(s, *u.High, 1)
 	}
 	return value, low, high
 }
 
-// mayHold is whether quotas may hold a request in a hundred back at a rate.
+// mayHold is whether quotas or pools may hold a request in a hundred back at a rate.
 func mayHold(stations []station, rate float64) bool {
 	_, _, high := waits(stations, rate)
-	return high.quota[durations-1] > 0
+	return high.held[durations-1] > 0
 }
 
 // queues is a line over the sum of waits for each of the durations of an entry.
@@ -356,8 +385,8 @@ func fitQueues(all []entryObserved, stations []station) (*queues, error) {
 	return f, nil
 }
 
-// own is the share of a duration that no quota held back.
-func (w *waiting) own(o *entryObserved, d int) float64 { return max(1-w.quota[d]/o.seconds[d], 0) }
+// own is the share of a duration that nothing held back.
+func (w *waiting) own(o *entryObserved, d int) float64 { return max(1-w.held[d]/o.seconds[d], 0) }
 
 func (l *line) fit(q []waiting, all []entryObserved, d int) {
 	expected := waitsOf[d]
@@ -367,7 +396,7 @@ func (l *line) fit(q []waiting, all []entryObserved, d int) {
 	}
 	l.deviation = 0.1
 	for range rounds {
-		// The sums of the normal equations, of r / y + k q / y = 1 - h / y, where h is what a quota held back.
+		// The sums of the normal equations, of r / y + k q / y = 1 - h / y, where h is what was held back.
 		var rr, rk, kk, r1, k1 float64
 		for i, o := range all {
 			x, z, own := 1/o.seconds[d], q[i].others/o.seconds[d], q[i].own(&o, d)
@@ -414,7 +443,7 @@ func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latenc
 
 // value is a duration of those that wait for so long.
 func (f *queues) value(d int, w *waiting) float64 {
-	return f.lines[d].r + f.lines[d].k*w.others + w.quota[d]
+	return f.lines[d].r + f.lines[d].k*w.others + w.held[d]
 }
 
 // half is half of the interval of what a stretch of time has at a sum of waits: the line's and the stretches' own

@@ -187,18 +187,19 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	slices.SortFunc(p.Resources, func(a, b Resource) int { return cmp.Compare(a.Node, b.Node) })
 	c := change{Scenario: &s, prediction: p, names: names, cores: h.cores, host: map[string]*Resource{}}
 	c.apply()
-	h.predictEntries(p, &s, stationsOf(now))
+	pools := h.poolStations()
+	h.predictEntries(p, &s, stationsOf(now), pools)
 	h.predictPower(p, &s)
 	p.finish()
-	h.predictDoubts(p, &s)
+	h.predictDoubts(p, &s, pools)
 	p.leaveDurationsOpen()
 	return p, nil
 }
 
 // leaveDurationsOpen takes the upper bounds of durations away where something else than CPU time, of which there is a sign,
-// may be used up: what waits for it is in no model.
+// may be used up, and what waits for it is in no model.
 func (p *Prediction) leaveDurationsOpen() {
-	if len(p.Doubts) == 0 || p.Limit == nil || p.Rate < p.Limit.Low {
+	if !slices.ContainsFunc(p.Doubts, func(d Doubt) bool { return !d.modelled }) || p.Limit == nil || p.Rate < p.Limit.Low {
 		return
 	}
 	for i := range p.Entries {
