@@ -329,8 +329,10 @@ func waits(stations []station, rate float64) (value, low, high waiting) {
 			if !p.seen {
 				u.Value = min(u.Value, 1-1.0/heldLoads) // it is not known that it can be used up
 			}
-			value.add(s, u.Value, 1)
-			low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low)
+			if !p.possible {
+				value.add(s, u.Value, 1)
+				low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low)
+			}
 			high.add(s, *u.High**p.holds.High, *p.holds.High)
 			continue
 		}

@@ -18,8 +18,8 @@ type poolQueue struct {
 	// holds is how many times as long as that a connection is taken, as the client's waits tell it; the estimate is 1.
 	holds Interval
 	// seen is that the client waited in the past as it would for such a pool. Where it is false, it is not known whether it
-	// does.
-	seen bool
+	// does. possible is that it is not known either whether there would be more connections when they are needed.
+	seen, possible bool
 }
 
 const (
@@ -32,6 +32,8 @@ const (
 	// modelOff is what holds may be off because neither are requests quite at random, nor is how long they take quite
 	// gamma distributed.
 	modelOff = 1.05
+	// unlikely is how many standard deviations less the client waited than for a pool where there is none.
+	unlikely = 3
 )
 
 // connectionsPast is what connections did in the past.
@@ -56,7 +58,7 @@ func (h *History) addConnections(a *graph.Analysis) {
 	// Of all requests, by node. With CPU time that is not for requests, waits would seem to be shorter at low rates.
 	waits := map[string]float64{}
 	for i := range a.Resources {
-		if r := &a.Resources[i]; r.Waits != nil && *r.Waits > 0 {
+		if r := &a.Resources[i]; r.Waits != nil {
 			waits[r.Node] = float64(*r.Waits)**r.ArrivalRate + r.CPUCores
 		}
 	}
@@ -107,7 +109,7 @@ func (h *History) poolStations() (all []station) {
 // connection, or where the client did not wait although it would have for a pool.
 func (p *connectionsPast) station() *station {
 	d, err := FitDemand(p.busy())
-	if err != nil || !p.fixed(&d) {
+	if err != nil || !p.oneAtATime() {
 		return nil
 	}
 	var rate, busy, over, spread float64
@@ -125,11 +127,13 @@ func (p *connectionsPast) station() *station {
 	if !s.wasWaitedFor(p.all) {
 		return nil
 	}
+	s.pool.possible = !p.fixed(&d)
 	return s
 }
 
 // wasWaitedFor finds holds and seen, by least squares of what the client waited in the past less what it would for the
-// pool. It is false where the client waited less than for a pool.
+// pool. It is false where the client waited less than for a pool. Stretches count by their requests, and less the fuller
+// the pool was: by chance the mean wait of one is as much longer or shorter as the queue grows with the load.
 func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 	known := slices.DeleteFunc(slices.Clone(all), func(o connectionsObserved) bool { return math.IsNaN(o.waited) })
 	s.pool.holds = Interval{Value: 1, High: new(float64)}
@@ -137,20 +141,25 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 	if len(known) < minObservations {
 		return true
 	}
+	weights := make([]float64, len(known))
+	for i := range known {
+		free := max(1-s.demand.Cores(known[i].rate).Value/s.parallel, 1.0/heldLoads)
+		weights[i] = known[i].Requests * free * free
+	}
 	squares := func(times float64) float64 {
 		var left []float64
-		sum := 0.0
+		sum, weight := 0.0, 0.0
 		for i := range known {
 			load := s.demand.Cores(known[i].rate).Value / s.parallel * times
 			if load >= 1 {
 				return math.Inf(1)
 			}
 			left = append(left, known[i].waited-s.pool.at(load)[0]*s.pool.takes*times)
-			sum += left[i]
+			sum, weight = sum+weights[i]*left[i], weight+weights[i]
 		}
 		all := 0.0
-		for _, l := range left {
-			all += math.Pow(l-sum/float64(len(left)), 2)
+		for i, l := range left {
+			all += weights[i] * math.Pow(l-sum/weight, 2)
 		}
 		return all
 	}
@@ -164,8 +173,11 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 	freedom := float64(len(known) - 2)
 	t := student(freedom)
 	most := min(least, none) * (1 + t*t/freedom)
-	low, high := math.Inf(1), 0.0
+	low, high, highest := math.Inf(1), 0.0, 0.0
 	for i, times := range steps {
+		if found[i] <= min(least, none)*(1+unlikely*unlikely/freedom) {
+			highest = max(highest, times)
+		}
 		if found[i] <= most {
 			low, high = min(low, times), max(high, times)
 		}
@@ -176,7 +188,7 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 		s.pool.holds.Low = min(low/modelOff, 1)
 		return true
 	}
-	return high*modelOff >= 1
+	return highest*modelOff >= 1
 }
 
 // change makes the pool that of a scenario: each of a client's replicas has as many connections. With other replicas it is
