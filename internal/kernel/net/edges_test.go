@@ -728,7 +728,7 @@ func TestFailedSocketIsNotOpen(t *testing.T) {
 // given up and its index is another's: it counts where it belongs.
 func TestDataAfterItsEdgeIsGone(t *testing.T) {
 	const size = 1000
-	p := open(t, Options{MaxEdges: 32, MaxGroupEdges: 32})
+	p := open(t, Options{MaxEdges: 256, MaxGroupEdges: 256}) // few, so that indexes come again; other programs have some
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		conn.Write(make([]byte, size))
 		conn.Close()

@@ -496,6 +496,11 @@ func TestAcceptedByAnotherGroupThanListens(t *testing.T) {
 	n.ask("client", client, "10.213.2.2:8080", 1, requests)
 	n.ask("client", client, "10.213.2.2:8080", 9, requests)
 	var served, known model.EdgeCounters
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("who accepts: %s; the client: %s", described(served), described(known))
+		}
+	})
 	kerneltest.Eventually(t, "all is counted", func() bool {
 		all, err := p.ReadEdges()
 		if err != nil {
