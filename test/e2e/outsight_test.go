@@ -366,14 +366,18 @@ func (o *outsight) number(expression string) float64 {
 	return found[0].value
 }
 
-// settled waits until a query's sum has not changed for three snapshots: everything that was
-// under way has been counted.
+// settled waits until a query has an answer whose sum has not changed for three snapshots: everything that
+// was under way has been counted.
 func (o *outsight) settled(expression string) {
 	o.t.Helper()
 	last, same := -1.0, 0
 	eventually(o.t, func() error {
 		time.Sleep(900 * time.Millisecond)
-		now := o.query(expression).sum()
+		answer := o.query(expression)
+		if len(answer) == 0 {
+			return fmt.Errorf("%s has no answer yet", expression)
+		}
+		now := answer.sum()
 		if same++; now != last {
 			last, same = now, 0
 		}
