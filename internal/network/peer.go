@@ -18,6 +18,8 @@ type sighting struct {
 	service, backend netip.AddrPort
 	client           netip.Addr
 	via              string
+	// stale: it has counted nothing since its namespace, or the number of that, was another container's.
+	stale bool
 	// peer is the end that did not count.
 	peer       model.Peer
 	confidence model.Confidence

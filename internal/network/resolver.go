@@ -62,6 +62,8 @@ type Resolver struct {
 	// addresses are those of the containers of the last view, or of the last call of Holders.
 	addresses  *addresses
 	containers []*model.Container
+	// onBehalf are the edges whose sockets the host holds on behalf of a container.
+	onBehalf map[lineKey]heldEdge
 }
 
 // New makes a Resolver.
@@ -91,18 +93,20 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 	seen := make([]sighting, 0, len(v.Edges))
 	var beyond []sighting // have no other end to be found
 	var unplaced []model.Edge
+	onBehalf := make(map[lineKey]heldEdge)
 	for i := range v.Edges {
 		e := &v.Edges[i]
 		if e.Key.Forwarder {
 			p.forwarders.add(&e.Key, &v, p.addresses, p.container)
 		} else if e.Key.Overflow {
 			unplaced = append(unplaced, model.Edge{Side: model.RoleUnknown, Counters: e.Counters})
-		} else if s, ok := r.sight(e, v, p.addresses); ok && e.Key.Others {
+		} else if s, ok := r.sight(e, v, p.addresses, onBehalf); ok && e.Key.Others {
 			beyond = append(beyond, s)
 		} else if ok {
 			seen = append(seen, s)
 		}
 	}
+	r.onBehalf = onBehalf
 	settleUDP(seen, p.addresses)
 	p.find(seen)
 	seen = append(seen, beyond...)
@@ -130,9 +134,15 @@ func (r *Resolver) Drops() []model.Drop {
 	return append([]model.Drop{r.ledger.drop(), r.identities.drop()}, r.ledger.drops()...)
 }
 
+// heldEdge is the container, by its ID, in whose namespace an edge was seen to count, and what it counted then.
+type heldEdge struct {
+	container string
+	counters  model.EdgeCounters
+}
+
 // sight finds the container that counted an edge. It answers false for connections whose role was
-// never seen.
-func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses) (sighting, bool) {
+// never seen. It adds to those that the host holds on a container's behalf.
+func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses, held map[lineKey]heldEdge) (sighting, bool) {
 	if e.Key.Role == model.RoleUnknown {
 		return sighting{}, false
 	}
@@ -144,8 +154,16 @@ func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses) (sighting, b
 		return sighting{}, false
 	}
 	owner, onBehalf := a.holder(owner, e.Key.NetNS)
+	stale := false
+	line := lineKey{e.Key, e.Instance}
+	if before, known := r.onBehalf[line]; known || onBehalf {
+		if stale = known && before.container != owner.ID && e.Counters.Precedes(&before.counters); !stale {
+			before = heldEdge{owner.ID, e.Counters}
+		}
+		held[line] = before
+	}
 	s := sighting{
-		edge: e, owner: owner, process: v.process(e.Key.Owner, e.Key.Process, e.PID),
+		edge: e, owner: owner, process: v.process(e.Key.Owner, e.Key.Process, e.PID), stale: stale,
 		service: plain(e.Key.Service), client: plainAddr(e.Key.Client),
 	}
 	if e.Key.Role == model.RoleServer && e.Key.Far.IsValid() {

@@ -49,7 +49,7 @@ func settleRedirected(seen []sighting) {
 	dialled, served := make(map[dialledOver][]netip.AddrPort), make(map[dialledOver][]netip.AddrPort)
 	for i := range seen {
 		s := &seen[i]
-		if s.edge.Key.Transport != model.UDP || !s.service.Addr().IsLoopback() {
+		if s.edge.Key.Transport != model.UDP || !s.service.Addr().IsLoopback() || s.stale {
 			continue
 		}
 		all, at := dialled, dialledOver{s.service.Addr(), s.edge.Key.NetNS}
@@ -63,7 +63,7 @@ func settleRedirected(seen []sighting) {
 	for i := range seen {
 		s := &seen[i]
 		at := dialledOver{s.service.Addr(), s.edge.Key.NetNS}
-		if s.edge.Key.Transport == model.UDP && s.server() && len(served[at]) == 1 && len(dialled[at]) == 1 {
+		if s.edge.Key.Transport == model.UDP && s.server() && !s.stale && len(served[at]) == 1 && len(dialled[at]) == 1 {
 			s.service = dialled[at][0]
 		}
 	}

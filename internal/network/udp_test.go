@@ -160,3 +160,25 @@ func TestNamespaceNumberIsUsedAgain(t *testing.T) {
 		t.Errorf("got %+v", edges)
 	}
 }
+
+// TestNamespaceNumbersComeAgain: what Docker's resolver answered in the namespace of a container that is gone is not in the
+// way of the next container whose namespace has the same number.
+func TestNamespaceNumbersComeAgain(t *testing.T) {
+	w := newWorld()
+	ask := func(name string, group model.CgroupID, resolver string, n uint64) {
+		w.docker(name, group, 100, "172.17.0.2")
+		w.dials(group, 100, "127.0.0.11:53", n)
+		w.last().Transport = model.UDP
+		w.serves(1, 100, resolver, "127.0.0.1", 0, n)
+		w.last().Transport = model.UDP
+	}
+	r := New(Options{})
+	ask("web", 10, "127.0.0.11:41234", 5)
+	expect(t, r.Resolve(w.view()), "client web -> web 127.0.0.11:53 5/5 *", "server web -> web 127.0.0.11:53 5/5 *")
+	w.remove("web")
+	r.Resolve(w.view())
+	ask("job", 20, "127.0.0.11:35000", 2)
+	for range 2 {
+		expect(t, r.Resolve(w.view()), "client job -> job 127.0.0.11:53 2/2 *", "server job -> job 127.0.0.11:53 2/2 *")
+	}
+}
