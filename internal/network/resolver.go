@@ -154,17 +154,9 @@ func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses, held map[lin
 		return sighting{}, false
 	}
 	owner, onBehalf := a.holder(owner, e.Key.NetNS)
-	stale := false
-	line := lineKey{e.Key, e.Instance}
-	if before, known := r.onBehalf[line]; known || onBehalf {
-		if stale = known && before.container != owner.ID && e.Counters.Precedes(&before.counters); !stale {
-			before = heldEdge{owner.ID, e.Counters}
-		}
-		held[line] = before
-	}
 	s := sighting{
-		edge: e, owner: owner, process: v.process(e.Key.Owner, e.Key.Process, e.PID), stale: stale,
-		service: plain(e.Key.Service), client: plainAddr(e.Key.Client),
+		edge: e, owner: owner, process: v.process(e.Key.Owner, e.Key.Process, e.PID),
+		service: plain(e.Key.Service), client: plainAddr(e.Key.Client), stale: r.isStale(e, owner, onBehalf, held),
 	}
 	if e.Key.Role == model.RoleServer && e.Key.Far.IsValid() {
 		s.service, s.backend = plain(e.Key.Far), s.service
@@ -176,6 +168,22 @@ func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses, held map[lin
 		s.via = s.process
 	}
 	return s, true
+}
+
+// isStale reports whether an edge that the host holds, or held, on a container's behalf has counted nothing since its
+// namespace was another container's. It adds the edge to held.
+func (r *Resolver) isStale(e *model.KernelEdge, owner *model.Container, onBehalf bool, held map[lineKey]heldEdge) bool {
+	line := lineKey{e.Key, e.Instance}
+	before, known := r.onBehalf[line]
+	if !known && !onBehalf {
+		return false
+	}
+	if known && before.container != owner.ID && e.Counters.Precedes(&before.counters) {
+		held[line] = before
+		return true
+	}
+	held[line] = heldEdge{owner.ID, e.Counters}
+	return false
 }
 
 // forwarderName is that of the only forwarder that the kernel programs know.

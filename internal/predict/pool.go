@@ -141,16 +141,17 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 	if len(known) < minObservations {
 		return true
 	}
-	weights := make([]float64, len(known))
+	loads, weights := make([]float64, len(known)), make([]float64, len(known))
 	for i := range known {
-		free := max(1-s.demand.Cores(known[i].rate).Value/s.parallel, 1.0/heldLoads)
+		loads[i] = s.demand.Cores(known[i].rate).Value / s.parallel
+		free := max(1-loads[i], 1.0/heldLoads)
 		weights[i] = known[i].Requests * free * free
 	}
 	squares := func(times float64) float64 {
 		var left []float64
 		sum, weight := 0.0, 0.0
 		for i := range known {
-			load := s.demand.Cores(known[i].rate).Value / s.parallel * times
+			load := loads[i] * times
 			if load >= 1 {
 				return math.Inf(1)
 			}
@@ -171,11 +172,14 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 		least = min(least, found[i])
 	}
 	freedom := float64(len(known) - 2)
-	t := student(freedom)
-	most := min(least, none) * (1 + t*t/freedom)
+	// within is the greatest sum of squares of what is so many standard deviations off.
+	within := func(deviations float64) float64 {
+		return min(least, none) * (1 + deviations*deviations/freedom)
+	}
+	most, possible := within(student(freedom)), within(unlikely)
 	low, high, highest := math.Inf(1), 0.0, 0.0
 	for i, times := range steps {
-		if found[i] <= min(least, none)*(1+unlikely*unlikely/freedom) {
+		if found[i] <= possible {
 			highest = max(highest, times)
 		}
 		if found[i] <= most {
