@@ -12,6 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	kerneltest.Main(m, map[string]func(string) int{
 		"listen":        func(string) int { return manyListeners() },
+		"clients":       func(string) int { return untilInputEnds(askFromManyAddresses) },
 		"streams":       func(string) int { return untilInputEnds(holdStreams) },
 		"datagrams":     func(string) int { return untilInputEnds(sendToMany) },
 		"stampingproxy": func(string) int { return stampingProxy() },

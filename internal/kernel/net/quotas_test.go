@@ -79,14 +79,22 @@ func listenAndAsk(n int) error {
 		if err != nil {
 			return err
 		}
-		answer := make([]byte, len(request))
-		for _, step := range []func() (int, error){
-			func() (int, error) { return client.Write(request) }, func() (int, error) { return server.Read(answer) },
-			func() (int, error) { return server.Write(answer) }, func() (int, error) { return client.Read(answer) },
-		} {
-			if _, err := step(); err != nil {
-				return err
-			}
+		if err := exchange(client, server); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchange sends one request and its answer over the two ends of a connection.
+func exchange(client, server net.Conn) error {
+	answer := make([]byte, len(request))
+	for _, step := range []func() (int, error){
+		func() (int, error) { return client.Write(request) }, func() (int, error) { return server.Read(answer) },
+		func() (int, error) { return server.Write(answer) }, func() (int, error) { return client.Read(answer) },
+	} {
+		if _, err := step(); err != nil {
+			return err
 		}
 	}
 	return nil
