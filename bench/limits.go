@@ -278,7 +278,7 @@ func (s *appStage) analysed(from, to *frame.Frame) (*graph.Graph, *graph.Analysi
 		Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
 	s.only(g)
 	cores := map[string]float64{to.Host: float64(runtime.NumCPU())}
-	return g, g.Analyse(cores), cores
+	return g, g.AnalyseWithConnections(cores), cores
 }
 
 // newFrame waits for the next one; nil where ctx ends.

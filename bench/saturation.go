@@ -239,7 +239,7 @@ func analysed(from, to *frame.Frame) (*graph.Analysis, map[string]float64) {
 	g := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
 		Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
 	cores := map[string]float64{to.Host: float64(runtime.NumCPU())}
-	return g.Analyse(cores), cores
+	return g.AnalyseWithConnections(cores), cores
 }
 
 // moment is a frame, and how many requests the load generator has had answered by then.

@@ -53,7 +53,7 @@ func (s *server) whatif(ctx context.Context, r *http.Request) (any, error) {
 		for host, p := range fleet.PowerOf(w) {
 			watts[host] = p.Idle + p.Work
 		}
-		history.Add(s.graphOf(w, graph.Options{}).Analyse(cores), cores, watts)
+		history.Add(s.graphOf(w, graph.Options{}).AnalyseWithConnections(cores), cores, watts)
 	})
 	if err != nil {
 		return nil, err

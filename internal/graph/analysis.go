@@ -25,7 +25,8 @@ type Analysis struct {
 	Extrapolation *float64 `json:"extrapolation,omitempty"`
 	// Resources in order of utilisation: what the entries reach, and the hosts.
 	Resources []Resource `json:"resources"`
-	// Connections are those over which what the entries reach calls others, in order of the client and the server.
+	// Connections are those over which what the entries reach calls others, in order of the client and the server; of
+	// AnalyseWithConnections alone.
 	Connections []Connections `json:"-"`
 }
 
@@ -95,13 +96,29 @@ func CPUsName(host string) string { return "CPUs of " + host }
 
 // Analyse does operational analysis. cores is how many CPUs each host has.
 func (g *Graph) Analyse(cores map[string]float64) *Analysis {
-	a, _ := g.analyse(cores)
+	a, _, _ := g.analyse(cores)
+	return a
+}
+
+// AnalyseWithConnections is Analyse with Connections, which takes as long again.
+func (g *Graph) AnalyseWithConnections(cores map[string]float64) *Analysis {
+	a, reached, calls := g.analyse(cores)
+	for _, e := range calls.ends {
+		if !reached[e.client] || e.client == e.server || !e.isTimed() {
+			continue
+		}
+		client, server := g.Nodes[e.client], g.Nodes[e.server]
+		mean, variance := spread(&e.best.latency)
+		a.Connections = append(a.Connections, Connections{Client: client.ID, Server: server.ID,
+			Name: client.Name + " to " + server.Name, Requests: e.best.Of(Transactions), Busy: e.busy(), Open: e.best.Open,
+			Rate: *e.best.TransactionsPerSecond, Spread: math.Sqrt(variance) / mean})
+	}
 	return a
 }
 
 // analyse also says of each node whether requests at the entries get to it.
-func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) {
-	calls := g.calls()
+func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool, calls *callGraph) {
+	calls = g.calls()
 	a = &Analysis{Entries: calls.entries(), Resources: []Resource{}}
 	reached = calls.reach(a.Entries)
 	clients := make([]bool, len(g.Nodes))
@@ -113,17 +130,8 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 	}
 	called := make([]float64, len(g.Nodes)) // requests under way to those whom a node calls, on average
 	for _, e := range calls.ends {
-		if !reached[e.client] || e.best.TransactionsPerSecond == nil || e.best.Mean == nil {
-			continue
-		}
-		client, server := g.Nodes[e.client], g.Nodes[e.server]
-		busy := *e.best.TransactionsPerSecond * float64(*e.best.Mean)
-		called[e.client] += busy
-		if e.client != e.server {
-			mean, variance := spread(&e.best.latency)
-			a.Connections = append(a.Connections, Connections{Client: client.ID, Server: server.ID,
-				Name: client.Name + " to " + server.Name, Requests: e.best.Of(Transactions), Busy: busy, Open: e.best.Open,
-				Rate: *e.best.TransactionsPerSecond, Spread: math.Sqrt(variance) / mean})
+		if reached[e.client] && e.isTimed() {
+			called[e.client] += e.busy()
 		}
 	}
 	used, others := map[string]float64{}, map[string]float64{}
@@ -149,7 +157,7 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool) 
 		}
 	}
 	a.finish()
-	return a, reached
+	return a, reached, calls
 }
 
 // resourceOf finds how much of the host's cores a node could use: no more than it has busy threads,

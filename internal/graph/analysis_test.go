@@ -82,7 +82,7 @@ func TestWaitsOfNodes(t *testing.T) {
 	g := office()
 	g.Edges[2].ClientSide.Open, g.Edges[2].ServerSide.Open = 5, 5
 	g.Nodes[3].Usage.runQueue = 0.1
-	a := g.Analyse(map[string]float64{"vm": 4})
+	a := g.AnalyseWithConnections(map[string]float64{"vm": 4})
 	// app: 15 ms less 5 of its own, 10 of two calls of db and 3 of three of cache; they are at the same time, so none is left.
 	want := map[string]float64{"web": 0.020 - 0.002 - 0.016, "app": 0, "db": 0.004 - 0.0016 - 0.0004, "cache": 0.001 - 0.1/300}
 	for _, r := range a.Resources {

@@ -22,6 +22,12 @@ type callEnds struct {
 	edge *Edge
 }
 
+// isTimed reports whether it is known how many requests there are and how long they take.
+func (e *callEnds) isTimed() bool { return e.best.TransactionsPerSecond != nil && e.best.Mean != nil }
+
+// busy is how many requests are under way on average (Little's law), of those that are timed.
+func (e *callEnds) busy() float64 { return *e.best.TransactionsPerSecond * float64(*e.best.Mean) }
+
 func (g *Graph) calls() *callGraph {
 	c := &callGraph{graph: g, at: nodeIndex(g), ends: make([]callEnds, 0, len(g.Edges)),
 		servers: make([][]int, len(g.Nodes))}

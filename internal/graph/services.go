@@ -46,7 +46,7 @@ const KindCPUs Kind = "cpus"
 // limit first, beside the analysis of what requests at the entries come to. cores is how many
 // CPUs each host has.
 func (g *Graph) Services(cores map[string]float64) (*Analysis, []Service) {
-	a, reached := g.analyse(cores)
+	a, reached, _ := g.analyse(cores)
 	asked := g.asked()
 	list := []Service{}
 	for i, n := range g.Nodes {

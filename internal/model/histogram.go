@@ -63,7 +63,22 @@ func BucketUpperBound(i int32) float64 { return math.Exp2(float64(i) / bucketsPe
 
 // BucketMiddle is the geometric middle of bucket i, in seconds: no value in it is farther away than
 // RelativeError.
-func BucketMiddle(i int32) float64 { return math.Exp2((float64(i) - 0.5) / bucketsPerOctave) }
+func BucketMiddle(i int32) float64 {
+	if at := i - MinBucket; at >= 0 && at < int32(len(bucketMiddles)) {
+		return bucketMiddles[at]
+	}
+	return bucketMiddle(i)
+}
+
+func bucketMiddle(i int32) float64 { return math.Exp2((float64(i) - 0.5) / bucketsPerOctave) }
+
+// bucketMiddles are those of MinBucket to MaxBucket: a map of many edges needs millions.
+var bucketMiddles = func() (middles [MaxBucket - MinBucket + 1]float64) {
+	for at := range middles {
+		middles[at] = bucketMiddle(MinBucket + int32(at))
+	}
+	return middles
+}()
 
 // Add adds a duration; one below 0 counts as 0.
 func (h *Histogram) Add(d time.Duration) {
