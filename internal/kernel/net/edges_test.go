@@ -747,7 +747,8 @@ func TestFailedSocketIsNotOpen(t *testing.T) {
 // given up and its index is another's: it counts where it belongs.
 func TestDataAfterItsEdgeIsGone(t *testing.T) {
 	const size = 1000
-	p := open(t, Options{MaxEdges: 256, MaxGroupEdges: 256}) // few, so that indexes come again; other programs have some
+	// Few, so that indexes come again; other groups have no more than their quota of them.
+	p := open(t, Options{MaxEdges: 256, MaxGroupEdges: 96})
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
 		conn.Write(make([]byte, size))
 		conn.Close()
