@@ -10,6 +10,7 @@
 #include "include/kernel.h"
 #include "block/files.h"
 #include "include/cgroup_id.h"
+#include "include/threads.h"
 #include "sched/cgroup_maps.h"
 #include "sched/cgroups.h"
 
@@ -64,22 +65,6 @@ struct task_struct___io {
 };
 
 #pragma clang attribute pop
-
-/* include/uapi/linux/bpf.h */
-struct bpf_iter_task {
-	u64 opaque[3];
-} __attribute__((aligned(8)));
-
-/* kernel/bpf/task_iter.c: all threads of all processes. */
-#define BPF_TASK_ITER_ALL_THREADS 1
-
-/* Linux 6.7 */
-extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task,
-			     unsigned int flags) __ksym;
-extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym;
-extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym;
-extern void bpf_rcu_read_lock(void) __ksym;
-extern void bpf_rcu_read_unlock(void) __ksym;
 
 #define PF_EXITING 4
 #define PF_KTHREAD 0x200000
@@ -159,7 +144,6 @@ static __always_inline void scan_thread(struct task_struct *task)
 	count_thread(task, counted);
 }
 
-/* The kernel's own walk over the threads takes a third of the time of an iterator that is read. */
 SEC("syscall")
 int scan_all_files(void *ctx)
 {

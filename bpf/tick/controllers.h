@@ -65,21 +65,42 @@ state_at(struct cgroup_subsys_state **subsys, s32 i)
 
 #define GROUP_NAME_BYTES 72 /* a container's ID of 64 digits, and no more than the stack bears */
 
-/* Of another hierarchy, the group with the same name is the container's. */
-static __always_inline bool same_group(struct cgroup *a, struct cgroup *b)
+/* Name of a group. */
+static __always_inline void read_name(u64 *name, u64 group)
+{
+	u64 node = 0, text = 0;
+
+	bpf_probe_read_kernel(&node, sizeof(node),
+			      (void *)group + bpf_core_field_offset(struct cgroup, kn));
+	bpf_probe_read_kernel(&text, sizeof(text),
+			      (void *)node + bpf_core_field_offset(struct kernfs_node___name, name));
+	bpf_probe_read_kernel_str(name, GROUP_NAME_BYTES, (void *)text);
+}
+
+/*
+ * Of another hierarchy, the group with the same name is the container's. A function of its own is
+ * verified once, and not for each way to its call.
+ */
+__noinline int same_name(u64 a, u64 b)
 {
 	u64 name_a[GROUP_NAME_BYTES / 8] = {}, name_b[GROUP_NAME_BYTES / 8] = {};
 
-	if (a == b)
-		return true;
-	bpf_probe_read_kernel_str(name_a, sizeof(name_a),
-				  ((struct kernfs_node___name *)a->kn)->name);
-	bpf_probe_read_kernel_str(name_b, sizeof(name_b),
-				  ((struct kernfs_node___name *)b->kn)->name);
+	read_name(name_a, a);
+	read_name(name_b, b);
 	for (int i = 0; i < GROUP_NAME_BYTES / 8; i++)
 		if (name_a[i] != name_b[i])
-			return false;
-	return true;
+			return 0;
+	return 1;
+}
+
+/* Whether a controller's state is of that group. */
+static __always_inline bool is_of_group(struct cgroup_subsys_state *state, u64 group)
+{
+	u64 own = 0;
+
+	if (!state || bpf_probe_read_kernel(&own, sizeof(own), &state->cgroup))
+		return false;
+	return own == group || same_name(own, group);
 }
 
 #define NO_QUOTA (~0ULL)

@@ -13,6 +13,7 @@
 #include "block/disk.h"
 #include "include/cgroup_id.h"
 #include "include/histogram.h"
+#include "include/threads.h"
 #include "include/timer.h"
 #include "net/edges.h"
 #include "sched/cgroup_maps.h"
@@ -34,36 +35,32 @@ int recorder_clocks(void *ctx)
 }
 
 /*
- * Finds the states of the groups of all tasks. A group can't be removed while a task is in it, so
- * whoever removes it does so after the last check below, and remove_states follows.
+ * Finds the states of a task's group. A group can't be removed while a task is in it, so whoever
+ * removes it does so after the last check below, and remove_states follows.
  */
-SEC("iter/task")
-int find_states(struct bpf_iter__task *ctx)
+static __always_inline void find_states_of(struct task_struct *task)
 {
-	struct task_struct *task = ctx->task;
-
-	if (!task)
-		return 0;
 	u64 id = task_cgroup_id(task);
 	u32 *slot = bpf_map_lookup_elem(&slot_of_cgroup, &id);
 	if (!slot)
-		return 0;
+		return;
 	u32 index = *slot;
 	struct group_states *states = bpf_map_lookup_elem(&states_of_slot, &index);
 	u64 now = bpf_ktime_get_ns();
 	if (!states || (states->group == id && now - states->scanned_ns < SCAN_INTERVAL_NS))
-		return 0;
+		return;
 	states->scanned_ns = now;
 	struct css_set *set = task->cgroups;
 	struct cgroup_subsys_state *memory = state_at(set->subsys, memory_index);
 	struct cgroup_subsys_state *cpu = state_at(set->subsys, cpu_index);
 	struct cgroup_subsys_state *owner = state_at(set->subsys, cgroup_subsys_index);
-	struct cgroup *group = owner ? owner->cgroup : set->dfl_cgrp;
-	u64 ns = 0;
+	u64 group = 0, ns = 0; /* an address that is read is a number, as functions want it */
 	u32 periods = 0;
+	bpf_probe_read_kernel(&group, sizeof(group),
+			      owner ? (void *)&owner->cgroup : (void *)&set->dfl_cgrp);
 	states->group = 0;
-	states->memory = memory && same_group(memory->cgroup, group) ? (u64)memory : 0;
-	states->cpu = cpu && same_group(cpu->cgroup, group) ? (u64)cpu : 0;
+	states->memory = is_of_group(memory, group) ? (u64)memory : 0;
+	states->cpu = is_of_group(cpu, group) ? (u64)cpu : 0;
 	if (states->cpu && !read_throttled(states->cpu, &ns, &periods))
 		states->cpu = 0;
 	states->has_quota = states->cpu && has_quota(states->cpu);
@@ -72,6 +69,30 @@ int find_states(struct bpf_iter__task *ctx)
 	__sync_fetch_and_add(&states->group, id);
 	if (is_leaving(task) || *(struct css_set *volatile *)&task->cgroups != set)
 		states->group = 0;
+}
+
+SEC("syscall")
+int find_all_states(void *ctx)
+{
+	struct bpf_iter_task threads;
+	struct task_struct *task;
+
+	bpf_rcu_read_lock();
+	bpf_iter_task_new(&threads, NULL, BPF_TASK_ITER_ALL_THREADS);
+	while ((task = bpf_iter_task_next(&threads)))
+		find_states_of(task);
+	bpf_iter_task_destroy(&threads);
+	bpf_rcu_read_unlock();
+	return 0;
+}
+
+SEC("iter/task")
+int find_states(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (task)
+		find_states_of(task);
 	return 0;
 }
 

@@ -249,6 +249,7 @@ type Agent struct {
 
 	// removed control groups whose counters may still move for a moment.
 	removed   []model.CgroupID
+	proc      procFiles
 	listening []model.Listener
 	listeners *listeners
 	over      overQuotas
@@ -355,6 +356,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			q.close()
 		}
 	}()
+	defer a.proc.close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	refresher, _ := a.sources.Files.(Refresher)

@@ -72,8 +72,8 @@ func parseStat(b []byte) (cores int, boot time.Time, err error) {
 }
 
 // readSteal is the time in ns for which a hypervisor kept the CPUs from running, summed over all CPUs.
-func readSteal(procRoot string) (uint64, error) {
-	b, err := os.ReadFile(procRoot + "/stat")
+func (p *procFiles) readSteal(procRoot string) (uint64, error) {
+	b, err := p.stat.read(procRoot + "/stat")
 	if err != nil {
 		return 0, fmt.Errorf("reading the CPU time taken by the hypervisor: %w", err)
 	}
@@ -114,8 +114,8 @@ func memoryLine(b []byte, name string) (uint64, error) {
 }
 
 // readAvailable is how much memory programs could get without swapping.
-func readAvailable(procRoot string) (uint64, error) {
-	b, err := os.ReadFile(procRoot + "/meminfo")
+func (p *procFiles) readAvailable(procRoot string) (uint64, error) {
+	b, err := p.meminfo.read(procRoot + "/meminfo")
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory available: %w", err)
 	}
@@ -123,8 +123,8 @@ func readAvailable(procRoot string) (uint64, error) {
 }
 
 // readThreads is the number of threads on the host.
-func readThreads(procRoot string) (uint64, error) {
-	b, err := os.ReadFile(procRoot + "/loadavg")
+func (p *procFiles) readThreads(procRoot string) (uint64, error) {
+	b, err := p.loadavg.read(procRoot + "/loadavg")
 	if err != nil {
 		return 0, fmt.Errorf("reading the number of threads: %w", err)
 	}

@@ -60,18 +60,20 @@ func TestParseMeminfo(t *testing.T) {
 }
 
 func TestReadAvailable(t *testing.T) {
-	n, err := readAvailable("testdata")
+	n, err := new(procFiles).readAvailable("testdata")
 	if total, _ := ParseMeminfo(testdata(t, "meminfo")); err != nil || n < 1<<20 || n >= total {
 		t.Errorf("got %d of %d bytes, error %v", n, total, err)
 	}
-	if n, err := readAvailable(t.TempDir()); err == nil || n != 0 {
+	if n, err := new(procFiles).readAvailable(t.TempDir()); err == nil || n != 0 {
 		t.Errorf("without a file: got %d bytes, error %v", n, err)
 	}
 }
 
 func BenchmarkReadAvailable(b *testing.B) {
+	var files procFiles
+	defer files.close()
 	for b.Loop() {
-		if _, err := readAvailable("/proc"); err != nil {
+		if _, err := files.readAvailable("/proc"); err != nil {
 			b.Fatal(err)
 		}
 	}

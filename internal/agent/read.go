@@ -237,7 +237,7 @@ func (a *Agent) readContainers(containers []*model.Container, edges []model.Edge
 
 // hostThreads gives the host container the threads that no container has.
 func (a *Agent) hostThreads(samples []model.ContainerSample) error {
-	threads, err := readThreads(a.options.ProcRoot)
+	threads, err := a.proc.readThreads(a.options.ProcRoot)
 	if err != nil {
 		return err
 	}

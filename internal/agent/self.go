@@ -18,11 +18,11 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 	var err error
 	s.CPUNS, err = ownCPU()
 	a.failures.note("own CPU time", err)
-	s.RSSBytes, err = ownMemory(a.options.ProcRoot)
+	s.RSSBytes, err = a.proc.ownMemory(a.options.ProcRoot)
 	a.failures.note("own memory", err)
-	s.StealNS, err = readSteal(a.options.ProcRoot)
+	s.StealNS, err = a.proc.readSteal(a.options.ProcRoot)
 	a.failures.note("CPU time taken by the hypervisor", err)
-	s.AvailableBytes, err = readAvailable(a.options.ProcRoot)
+	s.AvailableBytes, err = a.proc.readAvailable(a.options.ProcRoot)
 	a.failures.note("memory available", err)
 	s.FileSystems, err = a.fileSystems.read()
 	a.failures.note("space of filesystems", err)
@@ -141,8 +141,8 @@ func ownCPU() (uint64, error) {
 }
 
 // ownMemory is the resident memory of this process in bytes.
-func ownMemory(procRoot string) (uint64, error) {
-	b, err := os.ReadFile(procRoot + "/self/statm")
+func (p *procFiles) ownMemory(procRoot string) (uint64, error) {
+	b, err := p.memory.read(procRoot + "/self/statm")
 	if err != nil {
 		return 0, fmt.Errorf("reading the own memory: %w", err)
 	}

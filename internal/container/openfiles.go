@@ -7,6 +7,8 @@ import (
 	"math"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/model"
 )
 
@@ -82,8 +84,20 @@ func (f *Files) filesOf(process int) (count uint64, ok bool) {
 	return uint64(s.Size), true
 }
 
-// fileLimitOf is how many files a process may have open, 0 for any number.
+// fileLimitOf is how many files a process may have open, 0 for any number. The kernel is asked without its text where the
+// numbers of processes are this process's, and it may ask: of processes of its own user, or with CAP_SYS_RESOURCE.
 func (f *Files) fileLimitOf(process int) (uint64, error) {
+	if f.proc.ownNumbers {
+		var limit unix.Rlimit
+		switch err := unix.Prlimit(process, unix.RLIMIT_NOFILE, nil, &limit); {
+		case err == nil && limit.Cur == unix.RLIM_INFINITY:
+			return 0, nil
+		case err == nil:
+			return limit.Cur, nil
+		case errors.Is(err, unix.ESRCH):
+			return 0, err
+		}
+	}
 	fd, err := syscall.Open(f.proc.path(process)+"/limits", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err

@@ -1,8 +1,10 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -85,6 +87,27 @@ func TestThreadsLimit(t *testing.T) {
 	}
 	expect("max\n", 0)
 	expect("512\n", 512)
+}
+
+func TestFileLimitWithoutText(t *testing.T) {
+	kernel, text := Files{proc: newProcesses("/proc", "")}, Files{proc: processes{root: "/proc"}, buffer: make(textBuffer, 4096)}
+	if !kernel.proc.ownNumbers {
+		t.Fatal("/proc has other numbers than this process")
+	}
+	a, errA := kernel.fileLimitOf(os.Getpid())
+	if b, errB := text.fileLimitOf(os.Getpid()); errA != nil || errB != nil || a != b || a == 0 {
+		t.Errorf("%d (%v) by the system call, %d (%v) in the file", a, errA, b, errB)
+	}
+	none := exec.Command("true")
+	if err := none.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := kernel.fileLimitOf(none.Process.Pid); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("of a process that has ended: %d (%v)", n, err)
+	}
+	if other := newProcesses(t.TempDir(), ""); other.ownNumbers {
+		t.Error("an empty directory has this process's numbers")
+	}
 }
 
 func TestFileLimit(t *testing.T) {

@@ -33,6 +33,8 @@ type processes struct {
 	// hostPID is a process in the host's network namespace, hostNetNS.
 	hostPID   int
 	hostNetNS uint32
+	// ownNumbers: processes have the numbers there that they have for this process.
+	ownNumbers bool
 }
 
 // newProcesses reads what does not change: the time of the boot and the host's network
@@ -40,6 +42,8 @@ type processes struct {
 func newProcesses(root, subsystem string) processes {
 	p := processes{root: root, subsystem: subsystem}
 	p.boot, _ = p.bootTime()
+	self, _ := os.Readlink(root + "/self")
+	p.ownNumbers = self == strconv.Itoa(os.Getpid())
 	// The first process may be kept from being looked at, even by root. This one is of the
 	// host as well then, since it sees the host's processes.
 	for _, p.hostPID = range []int{1, os.Getpid()} {

@@ -103,14 +103,27 @@ type peers struct {
 	// that saw a certain client.
 	served    map[serviceKey][]candidate
 	relations map[relation]candidate
+	// known are the diallers that dialled has.
+	known map[dialler]bool
+}
+
+// begin empties it for another view.
+func (p *peers) begin() {
+	if p.dialled == nil {
+		*p = peers{forwarders: make(forwarders), dialled: make(map[serviceKey][]dialler),
+			reached: make(map[relation][]candidate), served: make(map[serviceKey][]candidate),
+			relations: make(map[relation]candidate), known: make(map[dialler]bool)}
+	}
+	clear(p.forwarders)
+	clear(p.dialled)
+	clear(p.reached)
+	clear(p.served)
+	clear(p.relations)
+	clear(p.known)
 }
 
 // find sets the peer of each sighting.
 func (p *peers) find(seen []sighting) {
-	p.dialled = make(map[serviceKey][]dialler, len(seen))
-	p.reached = make(map[relation][]candidate)
-	p.served = make(map[serviceKey][]candidate, len(seen))
-	p.relations = make(map[relation]candidate, len(seen))
 	p.collectDiallers(seen)
 	// Clients first: a server is best known by the clients that it saw.
 	for i := range seen {
@@ -150,11 +163,10 @@ func (s *sighting) found(c candidate, confidence model.Confidence) {
 }
 
 func (p *peers) collectDiallers(seen []sighting) {
-	known := make(map[dialler]bool, len(seen))
 	for i := range seen {
 		s := &seen[i]
-		if d := (dialler{s.key(), s.edge.Key.NetNS, s.owner}); !s.server() && !known[d] {
-			known[d] = true
+		if d := (dialler{s.key(), s.edge.Key.NetNS, s.owner}); !s.server() && !p.known[d] {
+			p.known[d] = true
 			p.dialled[d.at] = append(p.dialled[d.at], d)
 		}
 	}

@@ -10,6 +10,7 @@ package network
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -63,7 +64,12 @@ type Resolver struct {
 	addresses  *addresses
 	containers []*model.Container
 	// onBehalf are the edges whose sockets the host holds on behalf of a container.
-	onBehalf map[lineKey]heldEdge
+	onBehalf map[lineKey]*heldEdge
+	// view counts the calls of Resolve.
+	view uint64
+	// peers, seen and beyond are memory that each view uses again.
+	peers        peers
+	seen, beyond []sighting
 }
 
 // New makes a Resolver.
@@ -72,41 +78,41 @@ func New(o Options) *Resolver {
 	o.MaxContainerEdges = cmp.Or(o.MaxContainerEdges, 256)
 	o.MaxNewEdges = cmp.Or(o.MaxNewEdges, 4096)
 	o.MaxIdentities = cmp.Or(o.MaxIdentities, 8192)
-	return &Resolver{options: o, identities: newIdentities(o.MaxIdentities), ledger: newLedger(o)}
+	return &Resolver{options: o, identities: newIdentities(o.MaxIdentities), ledger: newLedger(o),
+		onBehalf: make(map[lineKey]*heldEdge)}
 }
+
+// keptSightings is for how many edges more than there are memory is kept.
+const keptSightings = 1024
 
 // Resolve makes the edges of a view, in order of client, server, service and side. The
 // counters of an edge never go down while its counting end is among the view's containers. What
 // found no room in the kernel's table is an edge, too: of RoleUnknown, between unknown ends.
 func (r *Resolver) Resolve(v View) []model.Edge {
 	known := r.addressesOf(v.Containers)
-	p := &peers{
-		addresses:  known,
-		listeners:  r.listeners(v, known),
-		forwarders: make(forwarders),
-		container: func(id model.CgroupID) *model.Container {
-			return r.identities.find(id, v.Container)
-		},
-		process:    v.process,
-		translated: byDialled(v.Translations),
+	r.view++
+	if cap(r.seen) > 2*len(v.Edges)+keptSightings {
+		r.peers, r.seen, r.beyond = peers{}, nil, nil // there were many more
 	}
-	seen := make([]sighting, 0, len(v.Edges))
-	var beyond []sighting // have no other end to be found
+	p := &r.peers
+	p.begin()
+	p.addresses, p.listeners, p.process, p.translated = known, r.listeners(v, known), v.process, byDialled(v.Translations)
+	p.container = func(id model.CgroupID) *model.Container { return r.identities.find(id, v.Container) }
+	seen, beyond := r.seen[:0], r.beyond[:0] // the latter have no other end to be found
 	var unplaced []model.Edge
-	onBehalf := make(map[lineKey]heldEdge)
 	for i := range v.Edges {
 		e := &v.Edges[i]
 		if e.Key.Forwarder {
 			p.forwarders.add(&e.Key, &v, p.addresses, p.container)
 		} else if e.Key.Overflow {
 			unplaced = append(unplaced, model.Edge{Side: model.RoleUnknown, Counters: e.Counters})
-		} else if s, ok := r.sight(e, v, p.addresses, onBehalf); ok && e.Key.Others {
+		} else if s, ok := r.sight(e, v, p.addresses); ok && e.Key.Others {
 			beyond = append(beyond, s)
 		} else if ok {
 			seen = append(seen, s)
 		}
 	}
-	r.onBehalf = onBehalf
+	maps.DeleteFunc(r.onBehalf, func(_ lineKey, held *heldEdge) bool { return held.view != r.view })
 	settleUDP(seen, p.addresses)
 	p.find(seen)
 	seen = append(seen, beyond...)
@@ -115,6 +121,10 @@ func (r *Resolver) Resolve(v View) []model.Edge {
 		present[c.ID] = true
 	}
 	edges := r.ledger.enter(v.Time, seen, present)
+	// What they point to is of this view.
+	clear(seen)
+	clear(beyond)
+	r.seen, r.beyond = seen, beyond
 	if r.options.WithoutHostEdges {
 		edges = slices.DeleteFunc(edges, func(e model.Edge) bool { return isHost(e.Client) && isHost(e.Server) })
 	}
@@ -138,11 +148,13 @@ func (r *Resolver) Drops() []model.Drop {
 type heldEdge struct {
 	container string
 	counters  model.EdgeCounters
+	// view is the last that had the edge.
+	view uint64
 }
 
 // sight finds the container that counted an edge. It answers false for connections whose role was
 // never seen. It adds to those that the host holds on a container's behalf.
-func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses, held map[lineKey]heldEdge) (sighting, bool) {
+func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses) (sighting, bool) {
 	if e.Key.Role == model.RoleUnknown {
 		return sighting{}, false
 	}
@@ -156,7 +168,7 @@ func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses, held map[lin
 	owner, onBehalf := a.holder(owner, e.Key.NetNS)
 	s := sighting{
 		edge: e, owner: owner, process: v.process(e.Key.Owner, e.Key.Process, e.PID),
-		service: plain(e.Key.Service), client: plainAddr(e.Key.Client), stale: r.isStale(e, owner, onBehalf, held),
+		service: plain(e.Key.Service), client: plainAddr(e.Key.Client), stale: r.isStale(e, owner, onBehalf),
 	}
 	if e.Key.Role == model.RoleServer && e.Key.Far.IsValid() {
 		s.service, s.backend = plain(e.Key.Far), s.service
@@ -171,18 +183,24 @@ func (r *Resolver) sight(e *model.KernelEdge, v View, a *addresses, held map[lin
 }
 
 // isStale reports whether an edge that the host holds, or held, on a container's behalf has counted nothing since its
-// namespace was another container's. It adds the edge to held.
-func (r *Resolver) isStale(e *model.KernelEdge, owner *model.Container, onBehalf bool, held map[lineKey]heldEdge) bool {
-	line := lineKey{e.Key, e.Instance}
-	before, known := r.onBehalf[line]
-	if !known && !onBehalf {
+// namespace was another container's. It notes the edge.
+func (r *Resolver) isStale(e *model.KernelEdge, owner *model.Container, onBehalf bool) bool {
+	if len(r.onBehalf) == 0 && !onBehalf {
 		return false
 	}
-	if known && before.container != owner.ID && e.Counters.Precedes(&before.counters) {
-		held[line] = before
+	line := lineKey{e.Key, e.Instance}
+	held := r.onBehalf[line]
+	switch {
+	case held == nil && !onBehalf:
+		return false
+	case held == nil:
+		held = &heldEdge{}
+		r.onBehalf[line] = held
+	case held.container != owner.ID && e.Counters.Precedes(&held.counters):
+		held.view = r.view
 		return true
 	}
-	held[line] = heldEdge{owner.ID, e.Counters}
+	*held = heldEdge{owner.ID, e.Counters, r.view}
 	return false
 }
 

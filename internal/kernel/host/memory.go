@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -175,13 +176,28 @@ func (d Drops[E]) Of(which E, capacity, used uint64) model.Drop {
 	return drop
 }
 
-// SumDrops reads one counter of a per-CPU array of drops.
-func SumDrops(m *ebpf.Map, which uint32) uint64 {
-	var perCPU []uint64
-	if err := m.Lookup(which, &perCPU); err != nil {
+// possibleCPUs is how many values an entry of a per-CPU array has.
+var possibleCPUs = sync.OnceValues(ebpf.PossibleCPU)
+
+// SumDrops reads one counter of a per-CPU array of drops. Some dozens are read each second: look-ups of package ebpf take
+// twice as long, for what they allocate.
+func SumDrops(m *ebpf.Map, which uint32) (sum uint64) {
+	cpus, err := possibleCPUs()
+	if err != nil || m.ValueSize() != 8 {
 		return 0
 	}
-	var sum uint64
+	perCPU := make([]uint64, cpus)
+	attr := struct { // of BPF_MAP_LOOKUP_ELEM, in union bpf_attr
+		fd         uint32
+		_          uint32
+		key, value unsafe.Pointer
+		flags      uint64
+	}{fd: uint32(m.FD()), key: unsafe.Pointer(&which), value: unsafe.Pointer(&perCPU[0])}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_LOOKUP_ELEM, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(m)
+	if errno != 0 {
+		return 0
+	}
 	for _, n := range perCPU {
 		sum += n
 	}

@@ -182,25 +182,26 @@ func (s *packetSlices) run() {
 			s.logger.Warn("attaching to packets, or detaching, failed", "error", err)
 		}
 	}
-	for {
+	for before := s.perCPU(); ; {
 		begun := time.Now()
 		_ = s.period.Set(s.periods.Add(1)) // of memory that is mapped
-		before := s.perCPU()
 		set(&s.wanted, true)
-		if !wait(length / 2) {
-			return
-		}
 		if length < slicePeriod {
+			if !wait(length / 2) {
+				return
+			}
 			set(&s.waiting, true)
-		}
-		if !wait(length - length/2) {
-			return
-		}
-		if length < slicePeriod {
+			if !wait(length - length/2) {
+				return
+			}
 			set(&s.wanted, false)
 			set(&s.waiting, false)
+		} else if !wait(untilPeriod(begun, time.Now())) {
+			return
 		}
-		length = nextSlice(mostRuns(before, s.perCPU()), time.Since(begun))
+		after := s.perCPU()
+		length = nextSlice(mostRuns(before, after), time.Since(begun))
+		before = after
 		if !wait(untilPeriod(begun, time.Now())) {
 			return
 		}

@@ -89,7 +89,7 @@ type Recorder struct {
 	starter   *ebpf.Program
 	timerCPUs []int
 	// states finds where the controllers count for new groups; nil where the kernel lacks a hook.
-	states *link.Iter
+	states func() error
 	// groups is the sum of the ids of the groups in slots; stateScans is how many updates it has been the same.
 	groups        uint64
 	groupsChanged bool
@@ -252,15 +252,22 @@ func (r *Recorder) findStates(load func(string) (*ebpf.Program, error)) error {
 		return fmt.Errorf("attaching remove_states: %w", err)
 	}
 	r.links = append(r.links, removal)
-	find, err := load(recorderProgFindStates)
+	if find, err := load(recorderProgFindAllStates); err == nil {
+		r.states = func() error {
+			_, err := find.Run(&ebpf.RunOptions{})
+			return err
+		}
+		return nil
+	}
+	find, err := load(recorderProgFindStates) // before Linux 6.7
 	if err != nil {
 		return err
 	}
-	states, err := link.AttachIter(link.IterOptions{Program: find})
+	iter, err := link.AttachIter(link.IterOptions{Program: find})
 	if err != nil {
 		return fmt.Errorf("attaching find_states: %w", err)
 	}
-	r.states, r.links = states, append(r.links, states)
+	r.states, r.links = func() error { return host.Run(iter) }, append(r.links, iter)
 	return nil
 }
 
@@ -411,7 +418,7 @@ func (r *Recorder) update() error {
 	if r.states == nil || !r.statesDue() {
 		return nil
 	}
-	if err := host.Run(r.states); err != nil {
+	if err := r.states(); err != nil {
 		return fmt.Errorf("looking for new control groups: %w", err)
 	}
 	return nil

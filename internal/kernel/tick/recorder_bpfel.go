@@ -272,6 +272,7 @@ const (
 	recorderMapTicks             = "ticks"
 	recorderMapTimers            = "timers"
 	recorderMapUnwanted          = "unwanted"
+	recorderProgFindAllStates    = "find_all_states"
 	recorderProgFindStates       = "find_states"
 	recorderProgRecorderClocks   = "recorder_clocks"
 	recorderProgRemoveStates     = "remove_states"
@@ -333,6 +334,7 @@ type recorderSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type recorderProgramSpecs struct {
+	FindAllStates  *ebpf.ProgramSpec `ebpf:"find_all_states"`
 	FindStates     *ebpf.ProgramSpec `ebpf:"find_states"`
 	RecorderClocks *ebpf.ProgramSpec `ebpf:"recorder_clocks"`
 	RemoveStates   *ebpf.ProgramSpec `ebpf:"remove_states"`
@@ -462,6 +464,7 @@ type recorderVariables struct {
 //
 // It can be passed to loadRecorderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type recorderPrograms struct {
+	FindAllStates  *ebpf.Program `ebpf:"find_all_states"`
 	FindStates     *ebpf.Program `ebpf:"find_states"`
 	RecorderClocks *ebpf.Program `ebpf:"recorder_clocks"`
 	RemoveStates   *ebpf.Program `ebpf:"remove_states"`
@@ -470,6 +473,7 @@ type recorderPrograms struct {
 
 func (p *recorderPrograms) Close() error {
 	return _RecorderClose(
+		p.FindAllStates,
 		p.FindStates,
 		p.RecorderClocks,
 		p.RemoveStates,
