@@ -19,6 +19,7 @@ import (
 	"outsight/internal/container"
 	"outsight/internal/energy"
 	"outsight/internal/export"
+	"outsight/internal/hostclock"
 	"outsight/internal/kernel"
 	"outsight/internal/kubernetes"
 	"outsight/internal/probe"
@@ -51,6 +52,8 @@ func run(args []string, out, errOut io.Writer) int {
 	var limit budget.Limit
 	flags.Var(&limit, "budget", "`share` of the CPU time of the host, all CPUs together, that everything may take, as "+
 		"in 1%: what must be is shed to keep it, and logged")
+	var device hostclock.Device
+	flags.Var(&device, "clock-device", hostclock.Help)
 	timesOnly := flags.Bool("times-only", false,
 		"time requests and do not read them: no endpoints, half the cost of a request")
 	tls := flags.Bool("tls", false, "read encrypted requests at the TLS libraries of programs (OpenSSL, Go), to name "+
@@ -156,6 +159,11 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "outsight-agent: %v\n", err)
 		return 1
 	}
+	clock, err := hostclock.Open(device)
+	if err != nil {
+		fmt.Fprintf(errOut, "outsight-agent: %v\n", err)
+		return 1
+	}
 	to.Logger = log
 	err = serve(ctx, agent.ServeOptions{
 		Host: agent.HostOptions{
@@ -164,7 +172,7 @@ func run(args []string, out, errOut io.Writer) int {
 			DockerSocket: *dockerSocket, Options: agent.Options{Logger: log, Budget: float64(limit)},
 			Kernel: kernel.Options{MaxCgroups: *maxGroups, MaxEdges: *maxEdges, TLS: *tls, Packets: kernel.PacketsIf(*packets),
 				WithoutEndpoints: *timesOnly, Counters: counting},
-			HTRatios: ratios, Regions: regions,
+			HTRatios: ratios, Regions: regions, Clock: clock,
 		},
 		Listen: *listen, Access: door, Socket: *socket, Output: out,
 	}, export.Targets(to, files, *backend), probes)
@@ -205,7 +213,7 @@ func serve(ctx context.Context, o agent.ServeOptions, targets []export.Target, p
 				probes.Server = e
 			}
 		}
-		probes.Logger = o.Host.Logger
+		probes.Logger, probes.Clock = o.Host.Logger, o.Host.Clock
 		if err := probes.Use(func(m *probe.Monitor) { o.Host.Probes = m }); err != nil {
 			return err
 		}

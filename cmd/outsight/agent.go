@@ -120,6 +120,6 @@ func serveAgent(ctx context.Context, o agent.ServeOptions, f exportFlags, probes
 
 // openProbes has an agent measure the network to other hosts, if that is asked for.
 func openProbes(host *agent.HostOptions, o probe.MonitorOptions) error {
-	o.Logger = host.Logger
+	o.Logger, o.Clock = host.Logger, host.Clock
 	return o.Use(func(m *probe.Monitor) { host.Probes = m })
 }

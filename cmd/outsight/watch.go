@@ -14,6 +14,7 @@ import (
 	"outsight/internal/budget"
 	"outsight/internal/container"
 	"outsight/internal/energy"
+	"outsight/internal/hostclock"
 	"outsight/internal/kernel"
 	"outsight/internal/kubernetes"
 	"outsight/internal/model"
@@ -36,6 +37,8 @@ type watchFlags struct {
 	flight time.Duration
 	// budget is what an agent may cost; 0 is no limit.
 	budget budget.Limit
+	// clock is what the host's clock is compared with.
+	clock hostclock.Device
 	// probes is the network to other hosts that an agent measures.
 	probes probe.MonitorOptions
 	// regions say how an agent's counters are read from outside.
@@ -48,6 +51,7 @@ func (f *watchFlags) addFlight(c *cobra.Command) {
 		`how long samples of every 50 ms are kept in memory for "outsight record --last"; 0 for none`)
 	c.Flags().Var(&f.budget, "budget", "share of the CPU time of the host, all CPUs together, that everything may take, "+
 		"as in 1%: what must be is shed to keep it, and logged")
+	c.Flags().Var(&f.clock, "clock-device", hostclock.Help)
 	for _, flag := range f.regions.Flags() {
 		c.Flags().StringVar(flag.Value, flag.Name, *flag.Value, flag.Help)
 	}
@@ -105,6 +109,9 @@ func (f *watchFlags) host(logger *slog.Logger) (agent.HostOptions, error) {
 		Options: agent.Options{Logger: logger, Budget: float64(f.budget)},
 		Kernel: kernel.Options{MaxCgroups: f.maxGroups, MaxEdges: f.maxEdges, TLS: f.tls, Packets: kernel.PacketsIf(f.packets),
 			WithoutEndpoints: f.timesOnly, Counters: counters},
+	}
+	if o.Clock, err = hostclock.Open(f.clock); err != nil {
+		return o, err
 	}
 	// A nil pointer in the interface would be something.
 	if cluster, err := f.kubernetes.thisNode(logger); err != nil {

@@ -22,6 +22,7 @@ import (
 	"outsight/internal/disks"
 	"outsight/internal/energy"
 	"outsight/internal/frame"
+	"outsight/internal/hostclock"
 	"outsight/internal/model"
 	"outsight/internal/network"
 )
@@ -155,6 +156,8 @@ type Sources struct {
 	Applications Applications
 	// Probes is nil where the network to other hosts is not measured.
 	Probes Probes
+	// Clock is the host's (default: one without a device).
+	Clock *hostclock.Clock
 	// OpenProcess opens a process of a container, for Probes; nil where that is not possible.
 	OpenProcess func(container string) (*os.File, error)
 	// Processes is nil where the kernel's names are to be shown.
@@ -280,6 +283,9 @@ func New(sources Sources, o Options) *Agent {
 	}
 	if o.Epoch.IsZero() {
 		o.Epoch = time.Now()
+	}
+	if sources.Clock == nil {
+		sources.Clock = &hostclock.Clock{}
 	}
 	a := &Agent{
 		sources: sources, options: o,

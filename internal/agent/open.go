@@ -15,6 +15,7 @@ import (
 	"outsight/internal/appmetrics"
 	"outsight/internal/container"
 	"outsight/internal/energy"
+	"outsight/internal/hostclock"
 	"outsight/internal/kernel"
 	"outsight/internal/model"
 	"outsight/internal/network"
@@ -44,6 +45,8 @@ type HostOptions struct {
 	Kubernetes Kubernetes
 	// Probes measure the network to other hosts; nil for none.
 	Probes Probes
+	// Clock is the host's, with the device that it is compared with; nil for none. Close closes it.
+	Clock *hostclock.Clock
 	// Reporters beside those of the agent's own parts. Snapshots wait for their answers.
 	Reporters []Reporter
 	// Senders report what they wrote to connections, and Answers what the servers of this process did; nil where
@@ -114,6 +117,7 @@ type Host struct {
 	probes       *kernel.Probes
 	registry     *container.Registry
 	kubernetes   Kubernetes
+	clock        *hostclock.Clock
 	files        *container.Files
 	paths        container.Options
 	energy       *energy.Account
@@ -191,7 +195,7 @@ func Open(o HostOptions) (*Host, error) {
 		return nil, errors.Join(err, probes.Close())
 	}
 	h := &Host{Machine: o.Host, Layout: layout, privileges: privileges, probes: probes, registry: registry,
-		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes}
+		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes, clock: o.Clock}
 	h.files.UseKernel(probes)
 	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
 	h.applications = appmetrics.New(appmetrics.Options{ProcRoot: o.ProcRoot, Logger: o.Logger,
@@ -200,6 +204,9 @@ func Open(o HostOptions) (*Host, error) {
 	reporters := append([]Reporter{privileges, probes, registry, h.files, account{h.energy}, h.applications}, o.Reporters...)
 	if h.kubernetes != nil {
 		reporters = append(reporters, h.kubernetes)
+	}
+	if o.Clock != nil {
+		reporters = append(reporters, o.Clock)
 	}
 	if o.Flight > 0 {
 		if err := h.openFlight(&o); err != nil {
@@ -223,8 +230,8 @@ func Open(o HostOptions) (*Host, error) {
 		Translations: network.ReadTranslations,
 		Work:         probes, Energy: h.energy,
 		Reporters: reporters, Senders: o.Senders, Answers: o.Answers, Probes: o.Probes, OpenProcess: registry.Open,
-		Applications: h.applications,
-		Parts:        h, Statistics: kernel.EnableStatistics,
+		Applications: h.applications, Clock: o.Clock,
+		Parts: h, Statistics: kernel.EnableStatistics,
 	}
 	if privileges.enters() {
 		sources.OpenProcess = registry.Open
@@ -418,6 +425,9 @@ func (h *Host) Close() error {
 	}
 	if h.regions != nil {
 		err = errors.Join(err, h.regions.close())
+	}
+	if h.clock != nil {
+		err = errors.Join(err, h.clock.Close())
 	}
 	return errors.Join(err, h.energy.Close(), h.probes.Close())
 }

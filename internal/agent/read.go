@@ -13,8 +13,8 @@ import (
 func (a *Agent) read() *model.Snapshot {
 	begin := time.Now()
 	s := &model.Snapshot{Time: begin, Host: a.options.Host}
-	var clockErr error
-	s.ClockError, clockErr = readClockError()
+	clock, clockErr := a.sources.Clock.Read(begin)
+	s.ClockError, s.ClockByDevice, s.ClockDevice = clock.Error, clock.ByDevice, clock.Device
 	a.failures.note("the clock's error", clockErr)
 	if !a.last.IsZero() {
 		s.Window = begin.Sub(a.last)

@@ -51,6 +51,7 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-12 }
 func TestPartsAndRestAreTheWhole(t *testing.T) {
 	c := &costing{own: map[string]uint64{}, kernel: map[string]uint64{}, parts: []model.Part{
 		{Name: "transfers", Programs: []string{"send", "receive"}}, {Name: "names"}, {Name: "recorder"},
+		{Name: "many-packets", Under: "packets"}, {Name: "packets", Programs: []string{"packet"}},
 		{Name: "disks", Fixed: true, Programs: []string{"issue"}},
 	}}
 	meter := &programMeter{programs: c}
@@ -79,12 +80,12 @@ func TestPartsAndRestAreTheWhole(t *testing.T) {
 		return sample
 	}
 	// Shares of one of two CPUs.
-	meter.shares = map[string]float64{"send": 0.02, "receive": 0.04, "issue": 0.01, "unattributed": 0.002}
+	meter.shares = map[string]float64{"send": 0.02, "receive": 0.04, "issue": 0.01, "packet": 0.004, "unattributed": 0.002}
 	c.spend("recorder", second/100, second/50)
 	c.spend("export", second/1000, 0)
 	sample := step(second + second/20)
 	for part, want := range map[string]float64{
-		"transfers": 0.015, "names": 0.015, "disks": 0.005, "recorder": 0.015, "export": 0.0005, "containers": 0,
+		"transfers": 0.015, "names": 0.015, "packets": 0.0006, "many-packets": 0.0014, "disks": 0.005, "recorder": 0.015, "export": 0.0005, "containers": 0,
 		// The process without recorder and export, and the unattributed program.
 		"rest": 0.025 - 0.0055 + 0.001,
 	} {
@@ -92,14 +93,14 @@ func TestPartsAndRestAreTheWhole(t *testing.T) {
 			t.Errorf("%s took %v, want %v", part, got, want)
 		}
 	}
-	// The kernel times a program, not what it does in it: how these two divide their programs is not measured.
+	// The kernel times a program, not what it does in it: how these divide their programs is not measured.
 	for _, p := range sample.Parts {
-		if want := p.Name == "names" || p.Name == "transfers"; p.Estimated != want {
+		if want := slices.Contains([]string{"names", "transfers", "packets", "many-packets"}, p.Name); p.Estimated != want {
 			t.Errorf("%s: estimated is %v, want %v", p.Name, p.Estimated, want)
 		}
 	}
-	if !near(sample.Own, 0.025) || !near(sample.Kernel, 0.046) {
-		t.Errorf("own %v and kernel %v, want 0.025 and 0.046", sample.Own, sample.Kernel)
+	if !near(sample.Own, 0.025) || !near(sample.Kernel, 0.048) {
+		t.Errorf("own %v and kernel %v, want 0.025 and 0.048", sample.Own, sample.Kernel)
 	}
 	meter.shares = nil
 	c.spend("serving", second/10, 0)

@@ -16,6 +16,9 @@ type Network struct {
 	DelayBackP99  *Seconds `json:"delay_back_p99,omitempty"`
 	JitterThere   *Seconds `json:"jitter_there,omitempty"`
 	JitterBack    *Seconds `json:"jitter_back,omitempty"`
+	// ObservedThere and ObservedBack are the shares of the packets that arrived of which the delays within a host are.
+	ObservedThere *float64 `json:"observed_there,omitempty"`
+	ObservedBack  *float64 `json:"observed_back,omitempty"`
 	// LostThere and LostBack are packets that were sent and did not arrive, in the window; what is on its way at its end
 	// may be among them. LossRatio is their share of those that were sent both ways. They are known where both ends are on
 	// one host and counted the same connections.
@@ -44,9 +47,11 @@ func networkOf(client, server *Side, lost loss) *Network {
 	var n Network
 	if server != nil {
 		n.DelayThereP50, n.DelayThereP99, n.JitterThere = server.NetworkDelayP50, server.NetworkDelayP99, server.NetworkJitter
+		n.ObservedThere = server.observed(networkRequestPackets)
 	}
 	if client != nil {
 		n.DelayBackP50, n.DelayBackP99, n.JitterBack = client.NetworkDelayP50, client.NetworkDelayP99, client.NetworkJitter
+		n.ObservedBack = client.observed(networkResponsePackets)
 	}
 	if lost.sent > 0 {
 		n.LostThere, n.LostBack, n.LossRatio = ptrTo(lost.there), ptrTo(lost.back), ptrTo((lost.there+lost.back)/lost.sent)
@@ -56,6 +61,16 @@ func networkOf(client, server *Side, lost loss) *Network {
 	}
 	known := n // in memory only where something is
 	return &known
+}
+
+// observed is the share of the packets that arrived at this end whose delays were looked at; nil where none was timed. The
+// kernel's count may be behind that of the packets.
+func (s *Side) observed(arrived Field) *float64 {
+	all := s.Of(arrived)
+	if s.NetworkDelaySamples == nil || all == 0 {
+		return nil
+	}
+	return ptrTo(min(s.Of(networkObserved)/all, 1))
 }
 
 // loss is how many packets were lost on their way there and back, of those sent both ways. Where that is not known, sent
@@ -117,6 +132,8 @@ var EndsNumbers = func() (all []EndsNumber) {
 		"delay_back_p99":          network(func(n *Network) *float64 { return (*float64)(n.DelayBackP99) }),
 		"jitter_there":            network(func(n *Network) *float64 { return (*float64)(n.JitterThere) }),
 		"jitter_back":             network(func(n *Network) *float64 { return (*float64)(n.JitterBack) }),
+		"observed_there":          network(func(n *Network) *float64 { return n.ObservedThere }),
+		"observed_back":           network(func(n *Network) *float64 { return n.ObservedBack }),
 		"matched_there":           network(func(n *Network) *float64 { return n.MatchedThere }),
 		"matched_back":            network(func(n *Network) *float64 { return n.MatchedBack }),
 		"above_minimum_there_p50": network(func(n *Network) *float64 { return (*float64)(n.AboveThereP50) }),

@@ -47,6 +47,7 @@ func within(got, want float64) bool { return math.Abs(got-want) <= model.Relativ
 func TestNetworkOfLocalEnds(t *testing.T) {
 	a, b, c := container("a1", "a"), container("b1", "b"), container("c1", "c")
 	s := &model.Snapshot{Time: start.Add(10 * time.Second), Host: model.Host{Name: "vm"}, Edges: localPair(a, b, model.TCP)}
+	s.Edges[0].Counters.Packets.Observed, s.Edges[1].Counters.Packets.Observed = 10, 95
 	quiet := localPair(a, c, model.TCP)
 	for i := range quiet {
 		quiet[i].Counters.Packets = model.PacketCounters{}
@@ -59,7 +60,7 @@ func TestNetworkOfLocalEnds(t *testing.T) {
 	}
 	for key, want := range map[string]float64{"delay_there_p50": 1e-3, "delay_there_p99": 1e-3, "delay_back_p50": 4e-3,
 		"delay_back_p99": 4e-3, "jitter_there": 0.25e-3, "jitter_back": 1e-3, "lost_there": 10, "lost_back": 0,
-		"loss_ratio": 10. / 150, "network_seconds": 10e-3, "client_seconds": 5e-3, "network_there_seconds": 1e-3,
+		"observed_there": 1, "observed_back": 0.2, "loss_ratio": 10. / 150, "network_seconds": 10e-3, "client_seconds": 5e-3, "network_there_seconds": 1e-3,
 		"server_seconds": 10e-3, "network_back_seconds": 4e-3} {
 		got, ok := edges["b1"].EndsNumber(key)
 		if !ok || math.Abs(got-want) > 4*model.RelativeError*want {

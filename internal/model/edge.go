@@ -550,7 +550,13 @@ var EdgeRows = []Row[Edge]{
 			Count: ofPackets(func(e *Edge) uint64 { return e.Counters.Packets.Observed }), Shown: []Number{
 				{Key: "network_observed", Title: "Packets observed", Group: GroupPath, Order: 18,
 					Meaning: "Packets that arrived at this end whose order and delay were looked at: what was found of " +
-						"them is an estimate for all"}}}}},
+						"them is an estimate for all"},
+				{Key: "observed_there", Title: "Observed there", Unit: "ratio", Group: GroupBetween, Order: 19, Ends: true,
+					Formula: Derived, Meaning: "Share of the packets to the server of which the delays there are: those observed",
+					Query: observedShare("request", RoleServer)},
+				{Key: "observed_back", Title: "Observed back", Unit: "ratio", Group: GroupBetween, Order: 20, Ends: true,
+					Formula: Derived, Meaning: "Share of the packets to the client of which the delays back are: those observed",
+					Query: observedShare("response", RoleClient)}}}}},
 	{Name: "outsight_edge_network_sampled_packets_total", OTel: "outsight.edge.network.sampled_packets", Unit: "{packet}",
 		Kind: Counter,
 		Help: "Packets sent and received at this end that were sampled, to be found again at the other host: up to 12 a second " +
@@ -727,6 +733,11 @@ func serverPart() string {
 // packets is a query of those of a direction ("request" or "response") that an end counted.
 func packets(direction string, side Role) string {
 	return "sum(increase(outsight_edge_network_" + direction + "_packets_total{$match" + ofSide(side) + "}[$window]))"
+}
+
+// observedShare is a query of which share of the packets of a direction, that arrived at an end, was observed there.
+func observedShare(direction string, receiver Role) string {
+	return "clamp_max(" + packets("observed", receiver) + " / " + packets(direction, receiver) + ", 1)"
 }
 
 // sentLess is a query of the packets of a direction that were sent and did not arrive. Copies arrived besides; where

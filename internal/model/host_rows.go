@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Metrics of the filesystems of a host.
@@ -159,6 +160,18 @@ var HostRows = slices.Concat([]Row[Snapshot]{
 		Help: "Share of edges whose other end is not known to be in any container",
 		Columns: []Column[Snapshot]{{Name: "edges_unmatched",
 			Value: func(s *Snapshot) (float64, bool) { return UnmatchedShare(s.Edges), true }}}},
+	{Name: "outsight_host_clock_error_seconds", OTel: "outsight.host.clock.error", Unit: "s", Kind: Gauge,
+		Help: "How far the host’s clock is off at most, by the PTP device of --clock-device, or else by its kernel’s estimate " +
+			"(adjtimex); absent where nothing keeps it",
+		Labels: []string{"source"}, Each: clockError},
+	{Name: "outsight_host_clock_device_offset_seconds", OTel: "outsight.host.clock.device.offset", Unit: "s", Kind: Gauge,
+		Help:   "By how much the host’s clock is ahead of the PTP device that it is compared with; absent where that cannot be read",
+		Labels: []string{"device"}, Real: true, // it may be behind
+		Each: clockDevice(func(d *ClockDevice) time.Duration { return d.Ahead })},
+	{Name: "outsight_host_clock_device_uncertainty_seconds", OTel: "outsight.host.clock.device.uncertainty", Unit: "s",
+		Kind:   Gauge,
+		Help:   "By how much that offset may be wrong, since both clocks are not read at the same instant",
+		Labels: []string{"device"}, Each: clockDevice(func(d *ClockDevice) time.Duration { return d.Uncertainty })},
 	{Name: "outsight_build_info", OTel: "outsight.build.info", Kind: Gauge,
 		Help:   "1, with the version of Outsight and of Go as labels",
 		Labels: []string{"version", "goversion"}, Each: func(_ *Snapshot, to *Sink) {
@@ -200,6 +213,25 @@ func budgetLimit(s *Snapshot) (float64, bool) {
 		return b.Limit, b.Limit > 0
 	}
 	return 0, false
+}
+
+func clockError(s *Snapshot, to *Sink) {
+	if s.ClockError == 0 {
+		return
+	}
+	source := "kernel"
+	if s.ClockByDevice {
+		source = "device"
+	}
+	to.Add(s.ClockError.Seconds(), NewLabel("source", source))
+}
+
+func clockDevice(number func(*ClockDevice) time.Duration) func(*Snapshot, *Sink) {
+	return func(s *Snapshot, to *Sink) {
+		if d := s.ClockDevice; d != nil {
+			to.Add(number(d).Seconds(), NewLabel("device", d.Device))
+		}
+	}
 }
 
 func partCosts(s *Snapshot, to *Sink) {

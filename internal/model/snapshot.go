@@ -10,9 +10,13 @@ type Snapshot struct {
 	// Time of the reading; Window since the reading before it (0 in the first).
 	Time   time.Time
 	Window time.Duration
-	// ClockError bounds how far the host's clock is off, as its kernel estimates it (adjtimex); 0 where it does not.
-	ClockError time.Duration
-	Host       Host
+	// ClockError bounds how far the host's clock is off, as its kernel estimates it (adjtimex), or by a PTP device where
+	// ClockByDevice is true; 0 where neither does.
+	ClockError    time.Duration
+	ClockByDevice bool
+	// ClockDevice is nil where none is compared with the host's clock, or it could not be read.
+	ClockDevice *ClockDevice
+	Host        Host
 	// Containers in order of ID. A container that ended since the last snapshot is in this
 	// one with its last numbers, and in no later one.
 	Containers []ContainerSample
@@ -30,6 +34,14 @@ type Snapshot struct {
 	// Drops are packets that the kernel dropped, also those of containers; nil where they are not counted.
 	Drops *PacketDropCounters
 	Self  SelfSample
+}
+
+// ClockDevice is a PTP device that the host's clock was compared with.
+type ClockDevice struct {
+	// Device as in "/dev/ptp0".
+	Device string
+	// Ahead is by how much the host's clock is ahead of the device's, give or take the Uncertainty of the reading.
+	Ahead, Uncertainty time.Duration
 }
 
 // ContainerSample is a container with its cumulative counters and current levels. A group of

@@ -372,6 +372,9 @@ func TestConvertValues(t *testing.T) {
 	f("outsight_capacity,host=node-1,name=edges", 100)
 	f("outsight_cost_ratio,host=node-1,plane=own", 0.004)
 	f("outsight_cost_ratio,host=node-1,plane=kernel", 0.003)
+	f("outsight_host_clock_error_seconds,host=node-1,source=device", 2e-6)
+	f("outsight_host_clock_device_offset_seconds,device=/dev/ptp0,host=node-1", -5e-7)
+	f("outsight_host_clock_device_uncertainty_seconds,device=/dev/ptp0,host=node-1", 2.5e-7)
 	f("outsight_budget_ratio,host=node-1", 0.01)
 	for name, want := range map[string][3]float64{"names,purpose=what requests ask for": {0.002, 0, 0},
 		"recorder,purpose=samples": {0, 1, 3}} {

@@ -127,7 +127,9 @@ func testSnapshot() *model.Snapshot {
 				Counters: model.EdgeCounters{SentBytes: 61, ReceivedBytes: 62, SentPackets: 63, ReceivedPackets: 64,
 					OneWay: 65, Requests: 66, Replies: 67, Aborts: 68}},
 		},
-		Drops: &model.PacketDropCounters{Packets: 78, By: []model.PacketDrops{{Reason: "IP_INHDR", Device: "docker0", Packets: 78}}},
+		Drops:      &model.PacketDropCounters{Packets: 78, By: []model.PacketDrops{{Reason: "IP_INHDR", Device: "docker0", Packets: 78}}},
+		ClockError: 2 * time.Microsecond, ClockByDevice: true,
+		ClockDevice: &model.ClockDevice{Device: "/dev/ptp0", Ahead: -500, Uncertainty: 250},
 		Energy: &model.EnergySample{
 			Meter: model.EnergyMeter{Source: "model", Detail: "Broadwell", Error: 0.45, Domains: []string{"psys"},
 				Others: []string{"powercap: no RAPL"}},

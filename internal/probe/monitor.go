@@ -18,6 +18,7 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/control"
 	"outsight/internal/frame"
+	"outsight/internal/hostclock"
 	"outsight/internal/stamp"
 )
 
@@ -40,6 +41,8 @@ type MonitorOptions struct {
 	Peers, KeyFile string
 	// Server says what else is to be measured; nil for none.
 	Server Server
+	// Clock is this host's; nil for one without a device.
+	Clock  *hostclock.Clock
 	Logger *slog.Logger
 }
 
@@ -79,7 +82,7 @@ func OpenMonitor(o MonitorOptions) (*Monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := OpenSessions(SessionOptions{Listen: o.Listen, Static: static, Logger: o.Logger})
+	s, err := OpenSessions(SessionOptions{Listen: o.Listen, Static: static, Clock: o.Clock, Logger: o.Logger})
 	if err != nil && o.Peers == "" {
 		o.Logger.Warn("the network to other hosts is not measured", "error", err)
 		return nil, nil

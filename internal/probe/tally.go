@@ -18,6 +18,9 @@ const (
 
 // tally counts what a session's packets became. Its counters go on when the session's sender begins anew.
 type tally struct {
+	// clock tells how far this host's clock may be off.
+	clock func() stamp.ErrorEstimate
+
 	// mu guards the rest.
 	mu sync.Mutex
 	// model.ProbeSession has what is told; of the histograms there are copies.
@@ -32,7 +35,9 @@ type tally struct {
 	above       aboveLeast
 }
 
-func newTally() *tally { return &tally{hopsChanged: make(chan struct{}, 1)} }
+func newTally(clock func() stamp.ErrorEstimate) *tally {
+	return &tally{clock: clock, hopsChanged: make(chan struct{}, 1)}
+}
 
 // hops is how many hops the packets take, the reflector being the last; 0 where that is not known.
 func (t *tally) hops() int {
@@ -226,7 +231,7 @@ func (t *tally) time(s *stamp.Sample) {
 	}
 	t.last, t.hasLast = trip, true
 	t.above.add(s)
-	own, its := stamp.KernelClock(), s.Error
+	own, its := t.clock(), s.Error
 	if !own.Synchronized || !its.Synchronized {
 		t.counts.ClockError = 0
 		return

@@ -13,7 +13,7 @@ import (
 // falls.
 func TestTally(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	var tally tally
+	tally := newTally(stamp.KernelClock)
 	begun := time.Unix(1_800_000_000, 0)
 	tally.begin(begun)
 	var sent, lost, lostThere, lostBack, last uint64
@@ -151,7 +151,7 @@ func TestTally(t *testing.T) {
 func TestReordered(t *testing.T) {
 	f := func(there, back uint64, numbers ...[2]uint32) {
 		t.Helper()
-		var tally tally
+		tally := newTally(stamp.KernelClock)
 		at := time.Unix(1_800_000_000, 0)
 		for _, n := range numbers {
 			tally.add(&stamp.Sample{Number: n[0], ReflectorNumber: n[1], Sent: at, Received: at, ReflectorSent: at,
@@ -168,7 +168,7 @@ func TestReordered(t *testing.T) {
 
 // TestClockThatJumps: a packet during which a clock was set is no round trip.
 func TestClockThatJumps(t *testing.T) {
-	var tally tally
+	tally := newTally(stamp.KernelClock)
 	at := time.Unix(1_800_000_000, 0)
 	for n, trip := range []time.Duration{time.Millisecond, -time.Hour, time.Hour, time.Millisecond} {
 		tally.add(&stamp.Sample{Number: uint32(n), ReflectorNumber: uint32(n), Sent: at, Received: at.Add(trip),

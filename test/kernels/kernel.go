@@ -46,8 +46,8 @@ type kernel struct {
 	modules []string
 	// network are the modules of guests with a network.
 	network []string
-	// rdma are those of guests with RDMA.
-	rdma []string
+	// rdma are those of guests with RDMA, clock those of guests with a network card that has a clock.
+	rdma, clock []string
 }
 
 // kernel is the series' newest one. It is fetched once.
@@ -115,8 +115,9 @@ const (
 	imageName  = "vmlinux"
 	networkDir = "network"
 	rdmaDir    = "rdma"
+	clockDir   = "clock"
 	// unpacked tells directories of this layout from older ones.
-	unpacked = "-with-rdma"
+	unpacked = "-with-clock"
 )
 
 // kernelIn is what unpack has put into a directory.
@@ -131,6 +132,9 @@ func kernelIn(dir string) (k kernel, err error) {
 	}
 	if err == nil {
 		k.rdma, err = filepath.Glob(filepath.Join(dir, rdmaDir, "*"+moduleSuffix))
+	}
+	if err == nil {
+		k.clock, err = filepath.Glob(filepath.Join(dir, clockDir, "*"+moduleSuffix))
 	}
 	return k, err
 }
@@ -265,7 +269,8 @@ func unpack(file, dir string) error {
 	}
 	return errors.Join(writeModules(modules, guestModules, dir),
 		writeModules(modules, networkModules, filepath.Join(dir, networkDir)),
-		writeModules(modules, rdmaModules, filepath.Join(dir, rdmaDir)))
+		writeModules(modules, rdmaModules, filepath.Join(dir, rdmaDir)),
+		writeModules(modules, clockModules, filepath.Join(dir, clockDir)))
 }
 
 // uncompressed is the ELF file within a bzImage. A machine without hardware virtualization boots

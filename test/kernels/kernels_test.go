@@ -121,6 +121,7 @@ func programs(t *testing.T, dir string, wanted ...string) map[string]string {
 		"tick.test":      {"test", "-c", "./internal/kernel/tick"},
 		"groups.test":    {"test", "-c", "./internal/kernel/groups"},
 		"region.test":    {"test", "-c", "./internal/kernel/region"},
+		"hostclock.test": {"test", "-c", "./internal/hostclock"},
 		"outsight-agent": {"build", "./cmd/outsight-agent"},
 		"rdma.test":      {"test", "-c", "./internal/region/rdma"},
 		"outsight":       {"build", "./cmd/outsight"},

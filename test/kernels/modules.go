@@ -21,6 +21,9 @@ var networkModules = []string{"crc32c_generic", "e1000", "veth", "bridge", "ipta
 // rdmaModules are what guests with RDMA load: soft-RoCE, what it needs without saying so, and a wire that loses packets.
 var rdmaModules = []string{"crc32c_generic", "crc32_generic", "veth", "ib_uverbs", "rdma_rxe", "sch_netem"}
 
+// clockModules are what guests load whose network card has a clock.
+var clockModules = []string{"crc32c_generic", "e1000e"}
+
 // moduleSuffix is what files with modules end with.
 const moduleSuffix = ".ko"
 

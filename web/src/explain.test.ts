@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { errorOf, expand, explainEndpoint, explainNumber, linesOf, seenOf } from './explain'
+import { errorOf, expand, explainEndpoint, explainNumber, linesOf, sampleOf, seenOf } from './explain'
 import type { Completeness, Edge, Graph, Node } from './types'
 
 const complete: Completeness = { window_seconds: 300, covered_seconds: 300, state: 'complete', tables: [], sinks: [] }
@@ -39,6 +39,20 @@ describe('an explanation', () => {
     expect(errorOf({ key: 'sender_stack_there_p50', unit: 's' }, 'ends', 0.011, ends)).toMatch(/^none: .* one clock$/)
     expect(errorOf({ key: 'wire_above_minimum_there_p99', unit: 's' }, 'ends', 0.011, ends)).toMatch(/^none: of the packets/)
     expect(errorOf({ key: 'above_minimum_there_p50', unit: 's' }, 'ends', 0.011, ends)).toBe('none: of the packets that both hosts sampled')
+  })
+  it('tells of how many packets a number of a sample is', () => {
+    const sides = { client_side: { network_observed: 5, network_response_packets: 50 }, server_side: { network_observed: 30, network_request_packets: 1000 } }
+    const local = { ...edge, ...sides, network: { delay_there_p50: 0.001 } } as unknown as Edge
+    for (const key of ['delay_there_p50', 'jitter_there', 'network_there_seconds']) expect(sampleOf(key, 'ends', local)).toBe('30 of 1,000 packets that arrived were observed')
+    expect(sampleOf('delay_back_p99', 'ends', local)).toBe('5 of 50 packets that arrived were observed')
+    expect(sampleOf('network_reordered', 'server', local)).toBe('30 of 1,000 packets that arrived were observed')
+    expect(sampleOf('network_delay_p50', 'client', local)).toBe('5 of 50 packets that arrived were observed')
+    for (const key of ['network_request_packets', 'p99']) expect(sampleOf(key, 'server', local)).toBeUndefined()
+    expect(sampleOf('loss_ratio', 'ends', local)).toBeUndefined()
+    expect(sampleOf('delay_there_p50', 'ends', edge)).toBeUndefined()
+    const across = { ...edge, ...sides, network: { delay_there_p50: 0.001, matched_there: 42 } } as unknown as Edge
+    expect(sampleOf('delay_there_p50', 'ends', across)).toBe('42 packets of the last 10 s that both hosts sampled')
+    expect(errorOf({ key: 'network_reordered', unit: '' }, 'server', 0.011)).toMatch(/estimate$/)
   })
   it('is of the side that counted, with what that side has seen', () => {
     const e = explainNumber(graph, 'client.p99', undefined, edge)!

@@ -31,6 +31,7 @@ export const linesOf = (e: Explanation): [string, string][] =>
 export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, bound: number, ends?: Record<string, Seconds | undefined>): string {
   const percent = (v: number) => `${(v * 100).toFixed(1)} %`
   const clocks = ends?.[n.key.replace(/^wire_/, 'delay_').replace(/_p\d+$/, '_error')]
+  if (/^network_(reordered|duplicated|repeated)$/.test(n.key)) return 'none of the packets that were observed; of all it is an estimate'
   if (/^(delay|wire)_(there|back)_p/.test(n.key) && clocks !== undefined) return `±${format(clocks, 's')}: the hosts have clocks of their own`
   if (/^(sender|receiver)_stack_/.test(n.key)) return 'none: of the packets that both hosts sampled, by one clock'
   if (/^(above_minimum|matched|at_cards)_|^wire_above_|^delay_.*_error$/.test(n.key)) return 'none: of the packets that both hosts sampled'
@@ -46,6 +47,23 @@ export function errorOf(n: Pick<NumberInfo, 'key' | 'unit'>, scope: string, boun
 export function seenOf(c: Completeness, more: string[] = []): string {
   if (c.state === 'complete') return 'all of it'
   return more.length ? `${more[0]}${more.length > 1 ? `; and ${more.length - 1} more, see Health` : ''}` : 'incomplete, see Health'
+}
+
+/** Numbers of the packets that one end has observed, and those of both ends that are of them. */
+const OBSERVED = /^network_(reordered|duplicated|repeated|delay_p\d+|jitter)$/
+const OBSERVED_ENDS = /^(delay|jitter|network)_(there|back)(_p\d+|_seconds)?$/
+
+/** Of how many packets a number is that is of a sample of them, in words; undefined for others. */
+export function sampleOf(key: string, scope: string, edge: Edge): string | undefined {
+  const way = OBSERVED_ENDS.exec(key)?.[2]
+  const matched = way === undefined ? undefined : valueOf(endsOf(edge), `matched_${way}`)
+  if (scope === 'ends' && matched !== undefined) return `${format(matched, '')} packets of the last 10 s that both hosts sampled`
+  const server = scope === 'ends' ? way === 'there' : scope === 'server'
+  if (scope === 'ends' ? !way : !OBSERVED.test(key)) return undefined
+  const side = server ? edge.server_side : edge.client_side
+  const [observed, arrived] = [valueOf(side, 'network_observed'), valueOf(side, server ? 'network_request_packets' : 'network_response_packets')]
+  if (typeof observed !== 'number' || typeof arrived !== 'number' || arrived === 0) return undefined
+  return `${format(Math.min(observed, arrived), '')} of ${format(arrived, '')} packets that arrived were observed`
 }
 
 /** The window of a graph's numbers. */
@@ -76,7 +94,7 @@ export function explainNumber(g: Graph, path: string, node?: Node, edge?: Edge):
     what: [words, WAYS[scope]].filter(Boolean).join(', ') || undefined,
     query: match && n.query ? expand(n.query, match, g.covered_seconds) : undefined,
     error: errorOf(n, scope, g.error_bound, edge && endsOf(edge)),
-    seen: share !== undefined ? `${floorPercent(share)} of the received bytes` : seenOf(g.completeness, missing(g)),
+    seen: (edge && sampleOf(key, scope, edge)) ?? (share !== undefined ? `${floorPercent(share)} of the received bytes` : seenOf(g.completeness, missing(g))),
     window: windowOf(g),
     action: 'shows a chart',
   }

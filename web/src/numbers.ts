@@ -125,7 +125,7 @@ export const SIDE_GROUPS: [string, string[]][] = [
 
 /** The numbers of both ends of an edge together by the headings of the page, in the order in which people ask for them. */
 export const ENDS_GROUPS: [string, string[]][] = [
-  ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio', 'delay_there_error', 'delay_back_error', 'above_minimum_there_p50', 'above_minimum_there_p99', 'above_minimum_back_p50', 'above_minimum_back_p99', 'matched_there', 'matched_back']],
+  ['Between the ends', ['network_seconds', 'delay_there_p50', 'delay_there_p99', 'delay_back_p50', 'delay_back_p99', 'jitter_there', 'jitter_back', 'lost_there', 'lost_back', 'loss_ratio', 'delay_there_error', 'delay_back_error', 'above_minimum_there_p50', 'above_minimum_there_p99', 'above_minimum_back_p50', 'above_minimum_back_p99', 'matched_there', 'matched_back', 'observed_there', 'observed_back']],
   ['The hosts’ stacks and the wire', ['sender_stack_there_p50', 'sender_stack_there_p99', 'wire_there_p50', 'wire_there_p99', 'wire_above_minimum_there_p50', 'wire_above_minimum_there_p99', 'receiver_stack_there_p50', 'receiver_stack_there_p99', 'at_cards_there', 'sender_stack_back_p50', 'sender_stack_back_p99', 'wire_back_p50', 'wire_back_p99', 'wire_above_minimum_back_p50', 'wire_above_minimum_back_p99', 'receiver_stack_back_p50', 'receiver_stack_back_p99', 'at_cards_back']],
   ['Where the time goes', ['client_seconds', 'network_there_seconds', 'server_seconds', 'network_back_seconds', 'network_both_seconds']],
 ]
@@ -237,6 +237,8 @@ export const ENDS_MEANING: Record<string, string> = {
   above_minimum_back_p99: 'Between hosts: delay to the client above the least of the last 10 s; needs no clock',
   matched_there: 'Packets to the server that both hosts sampled in the last 10 s',
   matched_back: 'Packets to the client that both hosts sampled in the last 10 s',
+  observed_there: 'Share of the packets to the server of which the delays there are: those observed',
+  observed_back: 'Share of the packets to the client of which the delays back are: those observed',
   sender_stack_there_p50: 'From the sender’s socket to the interface by which a packet to the server leaves its host: its network namespace, bridges, rules; one clock, exact',
   sender_stack_there_p99: 'From the sender’s socket to the interface by which a packet to the server leaves its host: its network namespace, bridges, rules; one clock, exact',
   wire_there_p50: 'From the sender’s interface, with its queue, to the receiver’s, on the way to the server; as well known as the delay there is',

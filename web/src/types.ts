@@ -80,6 +80,9 @@ export interface Network {
   delay_back_p99?: Seconds
   jitter_there?: Seconds
   jitter_back?: Seconds
+  /** Within a host: of which share of the packets that arrived the delays are. */
+  observed_there?: number
+  observed_back?: number
   lost_there?: number
   lost_back?: number
   loss_ratio?: number

@@ -93,7 +93,7 @@ func (p *Net) Parts() []host.Part {
 		{Rank: 12, Part: model.Part{Name: "tls", Purpose: "requests of encrypted connections", Fixed: true}},
 	}
 	if p.slices != nil {
-		parts = append(parts, p.packetsPart())
+		parts = append(parts, p.packetsParts()...)
 	}
 	return append(parts, host.Part{Rank: 3, Part: model.Part{Name: "drops",
 		Purpose: "packets that the kernel dropped, and why"}, Functions: []string{dropHook.Program}})

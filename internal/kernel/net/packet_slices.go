@@ -50,6 +50,8 @@ const (
 	// microsecond each, both directions take a thousandth of its time. Slices end when they are expected to be
 	// reached.
 	observedPerPeriod = 1000
+	// fewPerPeriod is how many it is where the part many-packets is shed.
+	fewPerPeriod = 100
 )
 
 // packetSlices attaches the hooks of packets for slices of time.
@@ -117,8 +119,8 @@ func (p *Net) loadPackets(k *host.Kernel, spec *ebpf.CollectionSpec, objects *ed
 	if p.options.Packets == PacketsAll {
 		limit = ^uint32(0)
 	}
-	if err := s.limit.Set(limit); err != nil {
-		return nil, fmt.Errorf("BUG: setting the limit of packets: %w", err)
+	if err := s.setLimit(limit); err != nil {
+		return nil, err
 	}
 	if err := s.set(&s.wanted, true); err != nil {
 		return nil, errors.Join(err, s.set(&s.wanted, false))
@@ -137,6 +139,15 @@ func (s *packetSlices) Close() error {
 	close(s.stop)
 	s.done.Wait()
 	return s.set(&s.wanted, false)
+}
+
+// setLimit changes how many packets in each direction one CPU observes in a period, at most. Slices are as long as before:
+// to run and observe nothing costs less than to attach more often.
+func (s *packetSlices) setLimit(packets uint32) error {
+	if err := s.limit.Set(packets); err != nil {
+		return fmt.Errorf("BUG: setting the limit of packets: %w", err)
+	}
+	return nil
 }
 
 // set changes one of the reasons for hooks to be attached or not, and attaches or detaches them: that of what is received
@@ -254,8 +265,8 @@ func (s *packetSlices) givenUp() bool {
 	return s.shed || s.paused
 }
 
-// packetsPart is how packets are shed. Their numbers go on: they are the kernel's.
-func (p *Net) packetsPart() host.Part {
+// packetsParts are how packets are shed: first fewer are observed, then none. Their numbers go on: they are the kernel's.
+func (p *Net) packetsParts() []host.Part {
 	set := func(which *bool, to bool) func() error {
 		return func() error {
 			err := p.slices.set(which, to)
@@ -266,8 +277,14 @@ func (p *Net) packetsPart() host.Part {
 		}
 	}
 	s := p.slices
-	return host.Part{Rank: 3, Part: model.Part{Name: "packets",
-		Purpose: "delay and order of packets on the way"}, Always: true,
-		Detaching: set(&s.shed, true), Attached: set(&s.shed, false),
-		Pausing: set(&s.paused, true), Resuming: set(&s.paused, false)}
+	return []host.Part{
+		{Rank: 0, Part: model.Part{Name: "many-packets", Under: "packets",
+			Purpose: "delay and order of more than 100 packets a second on one CPU"},
+			Always:    p.options.Packets == PacketsInSlices,
+			Detaching: func() error { return s.setLimit(fewPerPeriod) },
+			Attached:  func() error { return s.setLimit(observedPerPeriod) }},
+		{Rank: 3, Part: model.Part{Name: "packets", Purpose: "delay and order of packets on the way"}, Always: true,
+			Detaching: set(&s.shed, true), Attached: set(&s.shed, false),
+			Pausing: set(&s.paused, true), Resuming: set(&s.paused, false)},
+	}
 }

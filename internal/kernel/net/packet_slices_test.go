@@ -115,6 +115,41 @@ func TestPacketsInSlices(t *testing.T) {
 	})
 }
 
+// Where many packets are too many for the budget, fewer are observed on each CPU, whoever's they are; all are counted.
+func TestManyPacketsAreShed(t *testing.T) {
+	p := open(t, Options{Packets: PacketsInSlices, WithoutEndpoints: true})
+	client, server := udpPair(t)
+	var sent uint64
+	// mostObserved is that of a CPU in a direction in a period after this one, while packets are sent.
+	mostObserved := func(since uint32) (most uint32) {
+		send(t, client, server, 10*fewPerPeriod)
+		sent += 10 * fewPerPeriod
+		for _, cpus := range p.slices.perCPU() {
+			for _, cpu := range cpus {
+				if cpu.Period > since {
+					most = max(most, cpu.Observed)
+				}
+			}
+		}
+		return most
+	}
+	many := func() bool { return mostObserved(0) > fewPerPeriod }
+	kerneltest.Eventually(t, "many are observed", many)
+	kerneltest.Shed(t, p, "many-packets")
+	shed := p.slices.periods.Load()
+	kerneltest.Eventually(t, "a few are observed", func() bool { return mostObserved(shed) > 0 })
+	for p.slices.periods.Load() < shed+4 {
+		if most := mostObserved(shed); most > fewPerPeriod {
+			t.Fatalf("one CPU observed %d packets, want %d at most", most, fewPerPeriod)
+		}
+	}
+	kerneltest.Restore(t, p, "many-packets")
+	kerneltest.Eventually(t, "many are observed again", many)
+	if to, from := packetsOf(t, p, model.UDP, port(server)); to.SentPackets != sent || from.ReceivedPackets != sent {
+		t.Errorf("%d packets were counted as sent and %d as received, want %d", to.SentPackets, from.ReceivedPackets, sent)
+	}
+}
+
 // A call may send several datagrams, as the socket or the call says, and receive several that were put together.
 func TestDatagramsOfOneCall(t *testing.T) {
 	const size, calls, whole, last = 100, 5, 7, 30

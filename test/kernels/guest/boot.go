@@ -35,6 +35,9 @@ func boot() {
 			r.Frames, err = beHost(side)
 			return "", err
 		}))
+	} else if os.Getenv(report.Clock) != "" {
+		r.Release = release()
+		r.Checks = append(r.Checks, check("clock of a card", clockTests), check("clock of an agent", clockOfAgent))
 	} else if os.Getenv(report.RDMA) != "" {
 		r.Release = release()
 		r.Checks = append(r.Checks, check("RDMA devices", rdmaDevices), check("RDMA", rdmaTests),

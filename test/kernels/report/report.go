@@ -17,6 +17,9 @@ const (
 // RDMA is set for guests that read regions by RDMA, and do nothing else.
 const RDMA = "OUTSIGHT_RDMA"
 
+// Clock is set for guests that compare their clock with that of a network card, and do nothing else.
+const Clock = "OUTSIGHT_CLOCK"
+
 // Side is set for guests that are one of two hosts: ClientSide or ServerSide.
 const (
 	Side       = "OUTSIGHT_SIDE"

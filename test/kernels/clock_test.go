@@ -1,0 +1,46 @@
+package kernels
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"outsight/test/kernels/report"
+)
+
+// TestClockDevice compares a guest's clock with the PTP clock of an emulated network card: tests of internal/hostclock,
+// and an agent with --clock-device.
+func TestClockDevice(t *testing.T) {
+	kernel, err := all[len(all)-1].kernel(imageDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch := t.TempDir()
+	files := programs(t, scratch, "init", "hostclock.test", "outsight-agent")
+	for _, module := range kernel.clock {
+		files["modules/"+filepath.Base(module)] = module
+	}
+	archive, err := writeInitramfs(filepath.Join(scratch, "initramfs"), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var console bytes.Buffer
+	r, err := run(kernel.image, archive, filepath.Join(scratch, "report.json"), []string{report.Clock + "=yes"}, &console,
+		"-nic", "none", "-device", "e1000e")
+	if err != nil {
+		t.Error(err)
+	}
+	if len(r.Checks) == 0 {
+		t.Error("nothing was checked")
+	}
+	for _, c := range r.Checks {
+		if c.Failure != "" {
+			t.Errorf("%s: %s: %s (%s)", r.Release, c.Name, c.Failure, c.Note)
+		} else {
+			t.Logf("%s: %s: ok %s", r.Release, c.Name, c.Note)
+		}
+	}
+	if t.Failed() {
+		t.Logf("the guest's console:\n%s", console.Bytes())
+	}
+}
