@@ -30,7 +30,10 @@ const InFlightSeries = "outsight_edge_requests_in_flight"
 
 // waiting corrects the requests in flight of UDP: those that will have no reply are not in flight for ever.
 func (e *EdgeFigures) waiting() {
-	if f := e.Figures.Of(InFlightSeries); f != nil && e.Key.Transport == model.UDP {
+	if e.Key.Transport != model.UDP {
+		return
+	}
+	if f := e.Figures.Of(InFlightSeries); f != nil {
 		begun := f.Count + f.Less
 		f.Count = min(f.datagrams, begun)
 		f.Less = begun - f.Count
