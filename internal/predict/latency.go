@@ -325,11 +325,15 @@ func (w *waiting) hold(by held) {
 }
 
 // waits is what requests wait for at a rate, with its bounds. Of a pool that may be none, the estimate has as much of the
-// queue as is known of that there is one, and the lower bound has nothing.
+// queue as is known of that there is one, and the lower bound has nothing. At rates that there were not, the lower bound of
+// what is used allows for the bend, as the upper one of the limit does.
 func waits(stations []station, rate float64) (value, low, high waiting) {
 	for i := range stations {
 		s := &stations[i]
 		u := s.demand.Cores(rate * s.share).Over(s.parallel)
+		if rate*s.share > s.demand.Greatest {
+			u.Low *= 1 - bend
+		}
 		if p := s.pool; p != nil {
 			if !p.seen || p.fixed < 1 {
 				u.Value = min(u.Value, 1-1.0/heldLoads) // it is not known that it can be used up
