@@ -141,9 +141,8 @@ func (p *connectionsPast) station() *station {
 // wasWaitedFor finds holds and seen, by least squares of what the client waited in the past less what it would for the
 // pool. It is false where the client waited less than for a pool. Stretches count by their requests, and less the fuller
 // the pool was: waits, and for how long they are alike, grow with the load, so that by chance the mean of one varies by as
-// much as 1 / (1 - load)². Where a few of
-// them still have most of what the waits vary by, as those at the highest loads of short stretches do, there is as little
-// known as of so few.
+// much as 1 / (1 - load)². Where a few of them still have most of what the waits vary by, as those at the highest loads of
+// short stretches do, there is as little known as of so few.
 func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 	known := slices.DeleteFunc(slices.Clone(all), func(o connectionsObserved) bool { return math.IsNaN(o.took) })
 	s.pool.holds = Interval{Value: 1, High: new(float64)}
