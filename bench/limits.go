@@ -97,7 +97,8 @@ func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options
 			break
 		}
 	}
-	lines := [][]string{{"told at this share of the limit", "CPU time allows", "bounds", "the limit is within", "off by", "what else is told"}}
+	lines := [][]string{{"told at this share of the limit", "the limit is told as", "of", "bounds", "it is within", "off by",
+		"what else is told"}}
 	for _, t := range told {
 		if share := t.served / greatest; share >= 0.15 && share <= 0.7 && t.Limit != nil {
 			rows = append(rows, a.row(&t, greatest))
@@ -111,8 +112,11 @@ func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options
 
 // line is what was told at a rate as a line of a table.
 func (a *limitedApp) line(t *toldLimit, greatest float64) []string {
-	off := fmt.Sprintf("%.0f %%", 100*math.Abs(t.Limit.Value/greatest-1))
-	if !a.byCPU {
+	off, of := fmt.Sprintf("%.0f %%", 100*math.Abs(t.Limit.Value/greatest-1)), "CPU time"
+	first := t.LimitingPool()
+	if first != nil {
+		of = fmt.Sprintf("%.0f connections", first.Open)
+	} else if !a.byCPU {
 		off = "–"
 	}
 	var also []string
@@ -121,13 +125,16 @@ func (a *limitedApp) line(t *toldLimit, greatest float64) []string {
 			also = append(also, fmt.Sprintf("%.0f connections are busy at %.0f/s", pool.Open, pool.Limit.Value))
 		}
 	}
-	if len(t.Doubts) > 0 {
+	switch {
+	case len(t.Doubts) > 0 && first != nil:
+		also = append(also, "it may be another one")
+	case len(t.Doubts) > 0:
 		also = append(also, "it cannot be told")
 	}
 	if t.AtMost != "" {
 		also = append(also, "at most that")
 	}
-	return []string{fmt.Sprintf("%.0f %%", 100*t.served/greatest), fmt.Sprintf("%.0f/s", t.Limit.Value), limitBounds(t.Limit),
+	return []string{fmt.Sprintf("%.0f %%", 100*t.served/greatest), fmt.Sprintf("%.0f/s", t.Limit.Value), of, limitBounds(t.Limit),
 		yes(t.within(greatest)), off, strings.Join(also, "; ")}
 }
 
@@ -167,13 +174,7 @@ func limitSaid(p *predict.Prediction) string {
 	if p.Limit == nil {
 		return "no limit is told"
 	}
-	by := p.LimitedBy
-	for i := range p.Resources {
-		if p.Resources[i].Node == by {
-			by = p.Resources[i].Name
-		}
-	}
-	text := fmt.Sprintf("%.0f/s (%s) by %s", p.Limit.Value, limitBounds(p.Limit), by)
+	text := fmt.Sprintf("%.0f/s (%s) by %s", p.Limit.Value, limitBounds(p.Limit), p.LimitName())
 	for _, d := range p.Doubts {
 		text += "; in doubt, as " + d.Text
 	}

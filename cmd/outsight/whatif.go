@@ -39,7 +39,7 @@ the rates that there were; each number has the bounds between which the truth is
 it did. How long requests would take at the entries follows from queues at what is used: of two models the one that was
 nearer on the window's own past is shown, with how far off it was. Where a container waits much for what is not seen (a
 lock, a disk), or always has the same number of connections to another, it is said that the limit may be there, and not
-told. Asks a server or outsight up.`,
+told; connections of which there were no more when more were needed are told as the limit. Asks a server or outsight up.`,
 		Example: `  outsight whatif --load 2x
   outsight whatif --load 400/s --from now-6h
   outsight whatif --load 3x --replicas shop-cart:3 --quota shop-payment:2
@@ -97,6 +97,20 @@ func (a *whatifAnswer) write(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.2f by %s\t%.3f cores\t%s\n", r.Name, now,
 			share(r.Utilisation.Value), bounds(r.Utilisation, share), limitText(r.Limit, rate), limitBounds(r.Limit, rate),
 			r.Parallel, r.ParallelBy, max(*r.Base, 0), perRequest)
+	}
+	for i := range a.Pools {
+		p := &a.Pools[i]
+		if !p.Fixed {
+			continue
+		}
+		fmt.Fprint(w, head)
+		head = ""
+		then, waited := p.Busy.Over(p.Open), ""
+		if p.Waited {
+			waited = ", waited for"
+		}
+		fmt.Fprintf(w, "connections of %s\t%s\t%s\t%s\t%s\t%s\t%.0f connections%s\t–\t–\n", p.Name, share(p.Before.Value/p.Open),
+			share(then.Value), bounds(&then, share), limitText(p.Limit, rate), limitBounds(p.Limit, rate), p.Open, waited)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -229,17 +243,14 @@ func (a *whatifAnswer) verdict(rate func(float64) string) string {
 	if a.Limit == nil {
 		return "Which of them is used up first is not known." + a.doubts()
 	}
-	name := a.LimitedBy
-	for i := range a.Resources {
-		if a.Resources[i].Node == a.LimitedBy {
-			name = a.Resources[i].Name
-		}
-	}
-	text := fmt.Sprintf("Used up first: %s, at %s %s", name, rate(a.Limit.Value), limitBounds(a.Limit, rate))
+	text := fmt.Sprintf("Used up first: %s, at %s %s", a.LimitName(), rate(a.Limit.Value), limitBounds(a.Limit, rate))
 	if times := a.Limit.Value / a.GreatestRate; times > 1 {
 		text += fmt.Sprintf(", %.1f times the greatest rate that there was", times)
 	}
-	if len(a.Doubts) > 0 {
+	switch {
+	case len(a.Doubts) > 0 && a.LimitingPool() != nil:
+		return text + "." + a.doubts()
+	case len(a.Doubts) > 0:
 		return text + ", as far as CPU time goes." + a.doubts()
 	}
 	if a.AtMost != "" {
@@ -254,6 +265,9 @@ func (a *whatifAnswer) doubts() string {
 		return ""
 	}
 	text := "\nThe limit cannot be told, since this may be used up before:"
+	if a.LimitingPool() != nil {
+		text = "\nThe limit may be another one:"
+	}
 	for _, d := range a.Doubts {
 		text += "\n  " + d.Text
 	}

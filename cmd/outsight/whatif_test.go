@@ -44,3 +44,31 @@ func TestWhatifText(t *testing.T) {
 	f(400, "POWER", "a              44.3 W   48.0 W  (48.0 W to 48.0 W)  40.0 W  10.0 W", "for a request  0.2", "0.12 J")
 	f(600, "a resource is used up: the queue has no end")
 }
+
+// TestWhatifPoolText: connections that are the limit are named with their bounds, and a doubt says where that may not be so.
+func TestWhatifPoolText(t *testing.T) {
+	high := 220.0
+	f := func(p predict.Prediction, want ...string) {
+		t.Helper()
+		p.Stretches, p.Rate, p.MeanRate, p.GreatestRate = 60, 100, 50, 84
+		p.Limit, p.LimitedBy = &predict.Interval{Value: 210, Low: 100, High: &high}, "1>2"
+		two := 2.5
+		pool := predict.Pool{Client: "1", Server: "2", Name: "web to db", Open: 4, Before: predict.Interval{Value: 1},
+			Busy: predict.Interval{Value: 2, Low: 1.5, High: &two}, Limit: p.Limit, Fixed: true, Waited: len(p.Doubts) == 0}
+		p.Pools = []predict.Pool{pool}
+		var text strings.Builder
+		if err := (&whatifAnswer{StepSeconds: 60, Prediction: p}).write(&text); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(text.String(), w) {
+				t.Errorf("no %q in\n%s", w, text.String())
+			}
+		}
+	}
+	const named = "Used up first: the 4 connections of web to db, at 210/s (100/s to 220/s), 2.5 times the greatest rate that there was."
+	f(predict.Prediction{}, named+"\n", "connections of web to db  25 %  50 %  (38 % to 62 %)  210/s    (100/s to 220/s)  4 connections, waited for  –")
+	f(predict.Prediction{AtMost: "a lock"}, named[:len(named)-1]+". That is the most: from 100/s on, a lock.")
+	f(predict.Prediction{Doubts: []predict.Doubt{{Node: "1", Text: "nobody was seen to wait"}}}, named+
+		"\nThe limit may be another one:\n  nobody was seen to wait", "4 connections  ")
+}

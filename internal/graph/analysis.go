@@ -86,6 +86,8 @@ type Resource struct {
 	// Waits is the part of it in which the node neither runs nor waits for a CPU or for those whom it calls: for a disk, a
 	// timer, a lock, or a connection that is free. Where it calls several at a time it is too low. Nil where it is not known.
 	Waits *Seconds `json:"waits,omitempty"`
+	// Queued is how many of its threads wait for a CPU on average.
+	Queued float64 `json:"-"`
 }
 
 // CPUsOf is the resource of a host's CPUs.
@@ -146,7 +148,7 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool, 
 		used[n.Host] += *n.Usage.CPUCores
 		if reached[i] {
 			r := resourceOf(n, cores[n.Host])
-			r.Waits = waitsOf(&r, n, called[i])
+			r.Waits, r.Queued = waitsOf(&r, n, called[i]), n.Usage.runQueue
 			a.Resources = append(a.Resources, r)
 		}
 	}

@@ -29,7 +29,7 @@ func (c *change) apply() {
 		if r.demand != nil {
 			then := *r.demand
 			r.then = &then
-			before := r.demand.Cores(c.prediction.MeanRate).over(r.Parallel)
+			before := r.demand.Cores(c.prediction.MeanRate).Over(r.Parallel)
 			r.Before = &before
 		}
 		if r.isHost() {
@@ -164,7 +164,7 @@ func (r *Resource) finish(rate float64) {
 	if r.then == nil || r.Parallel <= 0 {
 		return
 	}
-	after := r.then.Cores(rate * r.share).over(r.Parallel)
+	after := r.then.Cores(rate * r.share).Over(r.Parallel)
 	r.Utilisation = &after
 	limit, ok := r.then.Rate(r.Parallel)
 	if !ok {
@@ -177,7 +177,7 @@ func (r *Resource) finish(rate float64) {
 		high := *limit.High / (1 - bend)
 		limit.High = &high
 	}
-	limit = limit.over(r.share)
+	limit = limit.Over(r.share)
 	r.Limit = &limit
 }
 

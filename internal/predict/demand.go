@@ -188,14 +188,13 @@ func (d *Demand) Rate(cores float64) (rate Interval, ok bool) {
 	t := d.factor * d.factor
 	a := d.PerRequest*d.PerRequest - t*d.varianceSlope
 	b := -2 * left * d.PerRequest
-	c := left*left - t*d.varianceThere
-	root := b*b - 4*a*c
-	if a <= 0 || root < 0 {
+	if a <= 0 {
 		// The slope may be as good as none: there is no upper bound. The lower one is where the upper line gets there.
 		rate.Low = d.lower(cores)
 		return rate, true
 	}
-	low, high := (-b-math.Sqrt(root))/(2*a)+d.mean, (-b+math.Sqrt(root))/(2*a)+d.mean
+	root := math.Sqrt(4 * t * (d.varianceThere*a + d.varianceSlope*left*left)) // b² - 4ac, without a difference of like numbers
+	low, high := (-b-root)/(2*a)+d.mean, (-b+root)/(2*a)+d.mean
 	rate.Low, rate.High = max(low, 0), &high
 	return rate, true
 }

@@ -23,7 +23,7 @@ type Pool struct {
 	Before Interval `json:"before"`
 	Busy   Interval `json:"busy"`
 	// Limit is the rate at the entries at which all are busy if there are never more, and requests take as long as they
-	// did; nil where the line does not get there.
+	// did, or up to a quarter less (bend); nil where the line does not get there.
 	Limit *Interval `json:"limit,omitempty"`
 	// Fixed is that a client that could open more would have: so many requests came at random that there would have been
 	// more at a time than there are connections. Where it is false there may be more when they are needed.
@@ -31,6 +31,26 @@ type Pool struct {
 	// Waited is that the client waited in the past as requests wait for a queue with so many servers: the durations at the
 	// entries have it, and the bounds of Limit are those of how long connections are taken.
 	Waited bool `json:"waited"`
+
+	queued bool // the estimate of durations has all of its queue
+}
+
+// id is what Prediction.LimitedBy has of it.
+func (p *Pool) id() string { return p.Client + ">" + p.Server }
+
+func (p *Pool) name() string {
+	if p.Open == 1 {
+		return "the connection of " + p.Name
+	}
+	return fmt.Sprintf("the %.0f connections of %s", p.Open, p.Name)
+}
+
+// are is its name, as the subject of what all connections are.
+func (p *Pool) are() string {
+	if p.Open == 1 {
+		return p.name() + " is"
+	}
+	return p.name() + " are all"
 }
 
 // Doubt is what may be used up before the resources whose use is known. How much it can take is not known from outside.
@@ -122,9 +142,30 @@ func (p *connectionsPast) pool(mean, rate float64) *Pool {
 		return nil
 	}
 	pool := &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: p.Open, Before: d.Cores(mean), Busy: d.Cores(rate),
-		Fixed: p.fixed(&d)}
+		Fixed: p.fixed(&d) == 1}
 	if limit, ok := d.Rate(p.Open); ok {
+		if limit.High != nil { // a part of what a request takes is CPU time
+			*limit.High /= 1 - bend
+		}
 		pool.Limit = &limit
+	}
+	return pool
+}
+
+// poolIn is the pool in a scenario. With more or fewer containers it is not known whether there are as many connections: a
+// sign of that is only that there were no more when more were needed.
+func (p *connectionsPast) poolIn(of *Prediction, s *Scenario) *Pool {
+	if !s.hasOthers() {
+		return p.pool(of.MeanRate, of.Rate)
+	}
+	share := of.share(p.Client)
+	pool := p.pool(of.MeanRate, of.Rate*share)
+	if pool == nil || !pool.Fixed || share <= 0 {
+		return nil
+	}
+	pool.Fixed = false
+	if pool.Limit != nil {
+		*pool.Limit = pool.Limit.Over(share)
 	}
 	return pool
 }
@@ -134,28 +175,37 @@ func (p *connectionsPast) oneAtATime() bool {
 	return !slices.ContainsFunc(p.all, func(o connectionsObserved) bool { return o.Open != p.Open || o.Busy >= p.Open })
 }
 
-// fixed is that a client that could open more connections would have (Pool.Fixed). Requests that come at random, and find
-// as many under way as are usual, are Poisson distributed in number.
-func (p *connectionsPast) fixed(busy *Demand) bool {
-	requests := 0.0
-	for i := range p.all {
-		requests += p.all[i].Requests
+// fixed is how well it is known that a client that could open more connections would have (Pool.Fixed), from 0 to 1: how
+// many requests would have found all busy by chance, as a share of crowds. Requests that come at random are Poisson
+// distributed in the number that is under way.
+func (p *connectionsPast) fixed(busy *Demand) float64 {
+	if !p.oneAtATime() {
+		return 0
 	}
-	average := busy.Cores(busy.mean).Value
-	return average > 0 && p.oneAtATime() && requests*(1-distuv.Poisson{Lambda: average}.CDF(p.Open-1)) >= crowds
+	found := 0.0
+	for i := range p.all {
+		o := &p.all[i]
+		if average := busy.Cores(o.rate).Value; average > 0 {
+			found += o.Requests * (1 - distuv.Poisson{Lambda: average}.CDF(p.Open-1))
+		}
+	}
+	return min(found/crowds, 1)
 }
 
-// predictDoubts adds the pools, and what may be the limit before that which is known.
+// predictDoubts adds the pools, one of which may be the limit, and what may be the limit before that which is known.
 func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 	p.Pools, p.Doubts = []Pool{}, []Doubt{}
 	for _, past := range h.connections {
-		// Other replicas have other connections.
-		if pool := past.pool(p.MeanRate, p.Rate); pool != nil && len(s.Replicas)+len(s.Down) == 0 {
-			for i := range queues {
-				pool.waited(queues[i].pool)
-			}
-			p.Pools = append(p.Pools, *pool)
+		pool := past.poolIn(p, s)
+		if pool == nil {
+			continue
 		}
+		for i := range queues {
+			if !s.hasOthers() {
+				pool.queue(queues[i].pool)
+			}
+		}
+		p.Pools = append(p.Pools, *pool)
 	}
 	limit := func(pool *Pool) float64 {
 		if pool.Limit == nil {
@@ -167,7 +217,11 @@ func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 		return cmp.Or(cmp.Compare(limit(&a), limit(&b)), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Server, b.Server))
 	})
 	for i := range p.Pools {
-		if pool := &p.Pools[i]; pool.Limit != nil && (p.Limit == nil || pool.Limit.Low < p.Limit.Value) {
+		switch pool := &p.Pools[i]; {
+		case pool.Limit == nil:
+		case pool.queued && (p.Limit == nil || pool.Limit.Value < p.Limit.Value):
+			p.limitBy(pool)
+		case p.Limit == nil || pool.Limit.Low < p.Limit.Value:
 			p.Doubts = append(p.Doubts, Doubt{pool.Client, pool.doubt(), pool.Waited})
 		}
 	}
@@ -187,8 +241,25 @@ func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 	h.boundByWhatIsKnown(p)
 }
 
-// boundByWhatIsKnown lowers the lower bound of the limit to the rate up to which nothing else than CPU time can be used up:
-// the greatest that there was, or that of the container in which requests could least all be one at a time.
+// limitBy makes a pool the limit. Where nobody was seen to wait for it, it may be none: the upper bound stays that of what
+// else there is, which is a doubt.
+func (p *Prediction) limitBy(pool *Pool) {
+	limit, others := *pool.Limit, Interval{Value: math.Inf(1), Low: math.Inf(1)}
+	if p.Limit != nil {
+		others = *p.Limit
+	}
+	limit.Low = min(limit.Low, others.Low)
+	if !pool.Waited || limit.High == nil || others.High != nil && *others.High < *limit.High {
+		limit.High = others.High
+	}
+	if !pool.Waited {
+		p.Doubts = append(p.Doubts, Doubt{Node: pool.Client, Text: pool.notSeen(p)})
+	}
+	p.Limit, p.LimitedBy = &limit, pool.id()
+}
+
+// boundByWhatIsKnown lowers the lower bound of the limit to the rate up to which nothing else than what is known can be used
+// up: the greatest that there was, or that of the container in which requests could least all be one at a time.
 func (h *History) boundByWhatIsKnown(p *Prediction) {
 	if p.Limit == nil {
 		return
@@ -228,9 +299,13 @@ func (h *History) boundByWhatIsKnown(p *Prediction) {
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", 1e3*seconds) }
 
-// waited takes over what is known of the queue for the pool.
-func (p *Pool) waited(q *poolQueue) {
-	if p.Client != q.client || p.Server != q.server || !q.seen || p.Limit == nil {
+// queue takes over what is known of the queue for the pool.
+func (p *Pool) queue(q *poolQueue) {
+	if p.Client != q.client || p.Server != q.server || p.Limit == nil {
+		return
+	}
+	p.queued = q.fixed == 1
+	if !q.seen {
 		return
 	}
 	p.Waited = true
@@ -246,13 +321,22 @@ func (p *Pool) doubt() string {
 		if p.Limit.High != nil {
 			most = fmt.Sprintf("to %.4g", *p.Limit.High)
 		}
-		return fmt.Sprintf("the %.0f connections of %s are all busy at %.4g/s (%.4g %s) if requests take as long as now: there were "+
-			"no more when more were needed, and requests waited for them", p.Open, p.Name, p.Limit.Value, p.Limit.Low, most)
+		return fmt.Sprintf("%s busy at %.4g/s (%.4g %s) if requests take as long as now: requests waited for them", p.are(),
+			p.Limit.Value, p.Limit.Low, most)
 	}
 	if p.Fixed {
-		return fmt.Sprintf("the %.0f connections of %s are all busy at %.4g/s if requests take as long as now: there were no more "+
-			"when more were needed", p.Open, p.Name, p.Limit.Value)
+		return fmt.Sprintf("%s busy at %.4g/s if requests take as long as now: there were no more when more were needed", p.are(),
+			p.Limit.Value)
 	}
-	return fmt.Sprintf("the %.0f connections of %s are all busy at %.4g/s if there are never more and requests take as long as "+
-		"now, which is not known", p.Open, p.Name, p.Limit.Value)
+	return fmt.Sprintf("%s busy at %.4g/s if there are never more and requests take as long as now, which is not known", p.are(),
+		p.Limit.Value)
+}
+
+// notSeen is why a pool may be none that is the limit in the place of what is.
+func (p *Pool) notSeen(of *Prediction) string {
+	text := fmt.Sprintf("nobody was seen to wait for %s: if there are more when they are needed, ", p.name())
+	if of.Limit == nil {
+		return text + "the limit is not known"
+	}
+	return text + fmt.Sprintf("%s is used up first, at %.4g/s", of.LimitName(), of.Limit.Value)
 }

@@ -63,7 +63,9 @@ func TestPools(t *testing.T) {
 	f("as many as are needed", calling(4, func(i int, a *graph.Analysis) { a.Connections[0].Open += float64(i % 3) }), Scenario{Times: 1}, 0,
 		false, false)
 	f("several at a time", calling(1, nil), Scenario{Times: 1}, 0, false, false)
-	f("replicas", calling(4, nil), Scenario{Times: 1, Replicas: map[string]int{"web": 1}}, 0, false, false)
+	// Each of the replicas may have as many, or not.
+	f("replicas", calling(4, nil), Scenario{Times: 1, Replicas: map[string]int{"web": 1}}, 133, false, true)
+	f("replicas of more than are needed yet", calling(10, nil), Scenario{Times: 1, Replicas: map[string]int{"web": 1}}, 0, false, false)
 }
 
 // A duration has no upper bound at a rate that a pool may not serve, and has one up to the rate that there was, or without

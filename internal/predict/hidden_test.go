@@ -134,7 +134,8 @@ func (s *simulated) watch(r *rand.Rand, rate, seconds float64) *graph.Analysis {
 	used := (0.01 + s.cpu*served) * (1 + 0.01*r.NormFloat64())
 	waits := max(mean-graph.Seconds((used+(queued+called)/at)/served), 0)
 	a := &graph.Analysis{ArrivalRate: served, Resources: []graph.Resource{{Node: "1", Name: "front", Host: "a", CPUCores: used,
-		Parallel: s.parallel, ParallelBy: s.by, ArrivalRate: &served, Latency: &mean, Waits: &waits}}}
+		Parallel: s.parallel, ParallelBy: s.by, ArrivalRate: &served, Latency: &mean, Waits: &waits,
+		Queued: queued / at}}}
 	if s.hidden == "pool" {
 		busy := graph.Seconds(s.hold)
 		a.Resources = append(a.Resources, graph.Resource{Node: "2", Name: "db", Host: "a", CPUCores: 0.02 * s.hold * served,
@@ -160,7 +161,7 @@ func TestLimitsThatAreNotSeen(t *testing.T) {
 	const runs = 200
 	f := func(hidden string, times float64) {
 		t.Helper()
-		var within, near, narrow, wrong, signs, quotas int
+		var within, near, narrow, wrong, signs, quotas, pools int
 		r := rand.New(rand.NewPCG(11, uint64(100*times)))
 		for range runs {
 			s := randomly(r, hidden, times)
@@ -170,17 +171,21 @@ func TestLimitsThatAreNotSeen(t *testing.T) {
 			}
 			truth := s.limit()
 			inside := p.Limit.Low <= truth && (p.Limit.High == nil || truth <= *p.Limit.High)
-			isNarrow := p.AtMost == "" && len(p.Doubts) == 0
+			isNarrow := p.AtMost == "" && len(p.Doubts) == 0 && p.LimitingPool() == nil
 			for what, holds := range map[*int]bool{&within: inside, &near: math.Abs(p.Limit.Value/truth-1) <= 0.1,
-				&narrow: isNarrow, &wrong: isNarrow && !inside, &signs: len(p.Doubts) > 0, &quotas: s.by == "quota"} {
+				&narrow: isNarrow, &wrong: isNarrow && !inside, &signs: len(p.Doubts) > 0, &quotas: s.by == "quota",
+				&pools: p.LimitingPool() != nil} {
 				if holds {
 					*what++
 				}
 			}
 		}
 		t.Logf("%q at %v times CPU time: of %d runs the truth is within in %d, told within 10 %% in %d, without a doubt in %d, of "+
-			"which wrong %d; signs in %d; limited by a quota of CPU time in %d", hidden, times, runs, within, near, narrow, wrong, signs,
-			quotas)
+			"which wrong %d; signs in %d; limited by a quota of CPU time in %d; told as a pool in %d", hidden, times, runs, within, near,
+			narrow, wrong, signs, quotas, pools)
+		if pools > 0 && (hidden != "pool" || times > 1) {
+			t.Errorf("%q at %v times CPU time: a pool is told as the limit in %d", hidden, times, pools)
+		}
 		if within < runs*9/10 {
 			t.Errorf("%q at %v times CPU time: within in %d of %d", hidden, times, within, runs)
 		}

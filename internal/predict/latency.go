@@ -315,21 +315,32 @@ type waiting struct {
 
 func (w *waiting) add(s *station, utilisation, holds float64) {
 	w.others += s.wait(utilisation)
-	for d, seconds := range s.held(min(utilisation, 1), holds) {
+	w.hold(s.held(min(utilisation, 1), holds))
+}
+
+func (w *waiting) hold(by held) {
+	for d, seconds := range by {
 		w.held[d] = max(w.held[d], seconds)
 	}
 }
 
-// waits is what requests wait for at a rate, with its bounds.
+// waits is what requests wait for at a rate, with its bounds. Of a pool that may be none, the estimate has as much of the
+// queue as is known of that there is one, and the lower bound has nothing. At rates that there were not, the lower bound of
+// what is used allows for the bend, as the upper one of the limit does.
 func waits(stations []station, rate float64) (value, low, high waiting) {
 	for i := range stations {
 		s := &stations[i]
-		u := s.demand.Cores(rate * s.share).over(s.parallel)
+		u := s.demand.Cores(rate * s.share).Over(s.parallel)
+		if rate*s.share > s.demand.Greatest {
+			u.Low *= 1 - bend
+		}
 		if p := s.pool; p != nil {
-			if !p.seen {
+			if !p.seen || p.fixed < 1 {
 				u.Value = min(u.Value, 1-1.0/heldLoads) // it is not known that it can be used up
 			}
-			if !p.possible {
+			if p.fixed < 1 {
+				value.hold(s.held(u.Value, 1).times(p.fixed))
+			} else {
 				value.add(s, u.Value, 1)
 				low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low)
 			}

@@ -18,8 +18,11 @@ type poolQueue struct {
 	// holds is how many times as long as that a connection is taken, as the client's waits tell it; the estimate is 1.
 	holds Interval
 	// seen is that the client waited in the past as it would for such a pool. Where it is false, it is not known whether it
-	// does. possible is that it is not known either whether there would be more connections when they are needed.
-	seen, possible bool
+	// does.
+	seen bool
+	// fixed is how well it is known that there would be no more connections when they are needed: from 0 to 1, which is that
+	// it is known (connectionsPast.fixed).
+	fixed float64
 }
 
 const (
@@ -42,25 +45,27 @@ type connectionsPast struct {
 	all               []connectionsObserved
 }
 
-// connectionsObserved is a stretch of time: rate is of requests at the entries. waited is for how long, in seconds, the
-// client had each of the requests over the connections, less what it waited for CPUs and those whom it calls; NaN where that
-// is not known.
+// connectionsObserved is a stretch of time: rate is of requests at the entries. served is of those that the client serves,
+// and took for how long, in seconds, it has each of them, less what it waits for CPUs and for others whom it calls; NaN where
+// that is not known.
 type connectionsObserved struct {
 	rate float64
 	graph.Connections
-	waited float64
+	served, took float64
 }
 
 func (h *History) addConnections(a *graph.Analysis) {
 	if h.connections == nil {
 		h.connections = map[[2]string]*connectionsPast{}
 	}
-	// Of all requests, by node. With CPU time that is not for requests, waits would seem to be shorter at low rates.
-	waits := map[string]float64{}
+	clients, called := map[string]*graph.Resource{}, map[string]float64{}
 	for i := range a.Resources {
-		if r := &a.Resources[i]; r.Waits != nil {
-			waits[r.Node] = float64(*r.Waits)**r.ArrivalRate + r.CPUCores
+		if r := &a.Resources[i]; r.Latency != nil && r.ArrivalRate != nil && *r.ArrivalRate > 0 {
+			clients[r.Node] = r
 		}
+	}
+	for _, c := range a.Connections {
+		called[c.Client] += c.Busy
 	}
 	for _, c := range a.Connections {
 		if c.Open <= 0 || c.Requests <= 0 {
@@ -73,11 +78,13 @@ func (h *History) addConnections(a *graph.Analysis) {
 			h.connections[key] = p
 		}
 		p.Connections = c
-		waited, ok := waits[c.Client]
-		if !ok {
-			waited = math.NaN()
+		o := connectionsObserved{a.ArrivalRate, c, math.NaN(), math.NaN()}
+		if r := clients[c.Client]; r != nil {
+			// With CPU time that is not for requests, which stays in it, waits would seem to be shorter at low rates.
+			o.served = *r.ArrivalRate
+			o.took = float64(*r.Latency) - (r.Queued+called[c.Client]-c.Busy)/o.served
 		}
-		p.all = append(p.all, connectionsObserved{a.ArrivalRate, c, waited / c.Rate})
+		p.all = append(p.all, o)
 	}
 }
 
@@ -127,54 +134,66 @@ func (p *connectionsPast) station() *station {
 	if !s.wasWaitedFor(p.all) {
 		return nil
 	}
-	s.pool.possible = !p.fixed(&d)
+	s.pool.fixed = p.fixed(&d)
 	return s
 }
 
 // wasWaitedFor finds holds and seen, by least squares of what the client waited in the past less what it would for the
 // pool. It is false where the client waited less than for a pool. Stretches count by their requests, and less the fuller
-// the pool was: by chance the mean wait of one is as much longer or shorter as the queue grows with the load.
+// the pool was: waits, and for how long they are alike, grow with the load, so that by chance the mean of one varies by as
+// much as 1 / (1 - load)². Where a few of them still have most of what the waits vary by, as those at the highest loads of
+// short stretches do, there is as little known as of so few.
 func (s *station) wasWaitedFor(all []connectionsObserved) bool {
-	known := slices.DeleteFunc(slices.Clone(all), func(o connectionsObserved) bool { return math.IsNaN(o.waited) })
+	known := slices.DeleteFunc(slices.Clone(all), func(o connectionsObserved) bool { return math.IsNaN(o.took) })
 	s.pool.holds = Interval{Value: 1, High: new(float64)}
-	*s.pool.holds.High = 1
+	*s.pool.holds.High = holdsMost
 	if len(known) < minObservations {
 		return true
 	}
-	loads, weights := make([]float64, len(known)), make([]float64, len(known))
+	// Of how many requests one is over the connections is that of all stretches: in a short one, those that begin before it
+	// and end in it are many, and are not the same at both ends.
+	served, over := 0.0, 0.0
 	for i := range known {
+		served, over = served+known[i].served, over+known[i].Rate
+	}
+	loads, weights, waited := make([]float64, len(known)), make([]float64, len(known)), make([]float64, len(known))
+	for i := range known {
+		waited[i] = known[i].took*served/over - known[i].Busy/known[i].Rate
 		loads[i] = s.demand.Cores(known[i].rate).Value / s.parallel
 		free := max(1-loads[i], 1.0/heldLoads)
-		weights[i] = known[i].Requests * free * free
+		weights[i] = known[i].Requests * math.Pow(free, 4)
 	}
-	squares := func(times float64) float64 {
-		var left []float64
-		sum, weight := 0.0, 0.0
+	// squares is the sum of those of what is left of the waits, and of how many stretches it is.
+	squares := func(times float64) (all, stretches float64) {
+		left, sum, weight := make([]float64, len(known)), 0.0, 0.0
 		for i := range known {
-			load := loads[i] * times
-			if load >= 1 {
-				return math.Inf(1)
-			}
-			left = append(left, known[i].waited-s.pool.at(load)[0]*s.pool.takes*times)
+			load := min(loads[i]*times, 1)
+			left[i] = waited[i] - s.pool.at(load)[0]*s.pool.takes*times
 			sum, weight = sum+weights[i]*left[i], weight+weights[i]
 		}
-		all := 0.0
+		fourth := 0.0
 		for i, l := range left {
-			all += weights[i] * math.Pow(l-sum/weight, 2)
+			square := weights[i] * math.Pow(l-sum/weight, 2)
+			all, fourth = all+square, fourth+square*square
 		}
-		return all
+		// If all vary alike, and are normally distributed, the mean fourth power is three times the square of the variance.
+		return all, min(3*all*all/max(fourth, math.SmallestNonzeroFloat64), float64(len(known)))
 	}
-	none, least := squares(0), math.Inf(1)
+	none, stretches := squares(0)
+	least := none
 	var steps, found []float64
 	for i := range holdsSteps + 1 {
 		times := math.Pow(holdsMost, 2*float64(i)/holdsSteps-1)
-		steps, found = append(steps, times), append(found, squares(times))
-		least = min(least, found[i])
+		all, of := squares(times)
+		steps, found = append(steps, times), append(found, all)
+		if all < least {
+			least, stretches = all, of
+		}
 	}
-	freedom := float64(len(known) - 2)
+	freedom := max(stretches-2, 1)
 	// within is the greatest sum of squares of what is so many standard deviations off.
 	within := func(deviations float64) float64 {
-		return min(least, none) * (1 + deviations*deviations/freedom)
+		return least * (1 + deviations*deviations/freedom)
 	}
 	most, possible := within(student(freedom)), within(unlikely)
 	low, high, highest := math.Inf(1), 0.0, 0.0
@@ -186,9 +205,9 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 			low, high = min(low, times), max(high, times)
 		}
 	}
+	*s.pool.holds.High = max(high*modelOff, 1)
 	if low/modelOff <= 1 && 1 <= high*modelOff && none > most {
 		s.pool.seen = true
-		*s.pool.holds.High = max(high*modelOff, 1)
 		s.pool.holds.Low = min(low/modelOff, 1)
 		return true
 	}
@@ -198,15 +217,23 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 // change makes the pool that of a scenario: each of a client's replicas has as many connections. With other replicas it is
 // not known whether there are as many. It is false where there is no client any more.
 func (s *station) change(p *Prediction, scenario *Scenario) bool {
-	if len(scenario.Replicas)+len(scenario.Down) == 0 {
+	if !scenario.hasOthers() {
 		return true
-	}
-	at := slices.IndexFunc(p.Resources, func(r Resource) bool { return r.Node == s.pool.client })
-	if at < 0 {
-		return false
 	}
 	unsure := *s.pool
 	unsure.seen, unsure.holds.Low = false, 0
-	s.share, s.pool = p.Resources[at].share, &unsure
-	return true
+	s.share, s.pool = p.share(s.pool.client), &unsure
+	return s.share > 0
+}
+
+// hasOthers is that there are more or fewer containers, which may have other connections.
+func (s *Scenario) hasOthers() bool { return len(s.Replicas)+len(s.Down) > 0 }
+
+// share is what a node gets of the requests that it got; 0 where it is no more.
+func (p *Prediction) share(node string) float64 {
+	at := slices.IndexFunc(p.Resources, func(r Resource) bool { return r.Node == node })
+	if at < 0 {
+		return 0
+	}
+	return p.Resources[at].share
 }

@@ -67,7 +67,7 @@ func (h *History) predictPower(p *Prediction, s *Scenario) {
 	}
 	p.BeforeWatts, p.Watts = &before, &then
 	if p.Rate > 0 && p.MeanRate > 0 {
-		j, was := then.over(p.Rate), before.over(p.MeanRate)
+		j, was := then.Over(p.Rate), before.Over(p.MeanRate)
 		p.JoulesPerRequest, p.BeforeJoulesPerRequest = &j, &was
 	}
 }

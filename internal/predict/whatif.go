@@ -38,11 +38,13 @@ type Prediction struct {
 	Stretches    int     `json:"stretches"`
 	LeastRate    float64 `json:"least_rate"`
 	GreatestRate float64 `json:"greatest_rate"`
-	// Limit is the rate at which the first of the resources is used up; nil where that is not known, or there is none. Its
-	// lower bound is no higher than the rate up to which nothing else can be used up before. AtMost is why that is below
-	// the bound of the CPU time: the limit is at most that of the CPU time; empty where nothing else can be the limit.
-	Limit     *Interval  `json:"limit,omitempty"`
-	LimitedBy string     `json:"limited_by,omitempty"` // its node
+	// Limit is the rate at which the first of the resources is used up, or all connections of a pool are busy; nil where that
+	// is not known, or there is none. Its lower bound is no higher than the rate up to which nothing else can be used up
+	// before. AtMost is why that is below the bound of what is known: the limit is at most that; empty where nothing else can
+	// be the limit.
+	Limit *Interval `json:"limit,omitempty"`
+	// LimitedBy is the resource's node, or CLIENT>SERVER of Pools.
+	LimitedBy string     `json:"limited_by,omitempty"`
 	AtMost    string     `json:"at_most,omitempty"`
 	Resources []Resource `json:"resources"`
 	// Pools are connections of which there may be no more; what is full first comes first. Doubts are signs of what may be
@@ -92,6 +94,29 @@ type Resource struct {
 	// then is what it takes in the scenario, of which share of its requests.
 	then  *Demand
 	share float64
+}
+
+// LimitName is what LimitedBy is called: "web", "CPUs of host-1", "the 4 connections of web to db".
+func (p *Prediction) LimitName() string {
+	for i := range p.Resources {
+		if p.Resources[i].Node == p.LimitedBy {
+			return p.Resources[i].Name
+		}
+	}
+	if pool := p.LimitingPool(); pool != nil {
+		return pool.name()
+	}
+	return p.LimitedBy
+}
+
+// LimitingPool is the pool that is the limit; nil where it is none.
+func (p *Prediction) LimitingPool() *Pool {
+	for i := range p.Pools {
+		if p.Pools[i].id() == p.LimitedBy {
+			return &p.Pools[i]
+		}
+	}
+	return nil
 }
 
 // isHost is that it is the CPUs of its host.
@@ -290,7 +315,8 @@ func (p *past) resource() Resource {
 	return r
 }
 
-func (i Interval) over(n float64) Interval {
+// Over is the interval of a share: of the estimate over n.
+func (i Interval) Over(n float64) Interval {
 	i.Value, i.Low = i.Value/n, i.Low/n
 	if i.High != nil {
 		high := *i.High / n

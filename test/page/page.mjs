@@ -739,8 +739,10 @@ const steps = {
         const want = await there(`whatif?${window}&${query}`)
         const limited = want.resources.find((r) => r.node === want.limited_by)
         await page.waitForFunction((name) => document.querySelector('tr.first-limit')?.dataset.resource === name, limited.name)
+        const pools = Object.fromEntries(await page.locator('[data-pool]').evaluateAll((list) => list.map((r) => [r.dataset.pool, Number(r.querySelector('[data-used]').dataset.used)])))
+        const fixed = want.pools.filter((p) => p.fixed)
         const used = Object.fromEntries(await page.locator('[data-resource]').evaluateAll((list) => list.map((r) => [r.dataset.resource, Number(r.querySelector('[data-used]')?.dataset.used)])))
-        return { want, same: want.resources.every((r) => used[r.name] === r.utilisation?.value) }
+        return { want, same: want.resources.every((r) => used[r.name] === r.utilisation?.value) && Object.keys(pools).length === fixed.length && fixed.every((p) => pools[p.name] === p.busy.value / p.open) }
       }
       const follows = async (query) => {
         let of

@@ -730,6 +730,23 @@ export interface WhatIfResource {
   unknown?: string
 }
 
+/** The connections of a client to a server, of which there were always as many. */
+export interface Pool {
+  client: string
+  server: string
+  name: string
+  open: number
+  /** How many are busy at the mean rate, and then. */
+  before: Interval
+  busy: Interval
+  /** The rate at which all are busy. */
+  limit?: Interval
+  /** There were no more when more were needed. */
+  fixed: boolean
+  /** The client waited for them as for a queue. */
+  waited: boolean
+}
+
 export interface Latencies {
   mean: Interval
   p50: Interval
@@ -786,10 +803,13 @@ export interface WhatIf {
   least_rate: number
   greatest_rate: number
   limit?: Interval
+  /** The node of a resource, or CLIENT>SERVER of a pool. */
   limited_by?: string
-  /** Why the limit may be less than that of CPU time, from its lower bound on. */
+  /** Why the limit may be less than what is told, from its lower bound on. */
   at_most?: string
   resources: WhatIfResource[]
+  /** Connections of which there may be no more; what is full first comes first. */
+  pools: Pool[]
   /** What may be used up before the limit, which then cannot be told. */
   doubts: { node: string; text: string }[]
   entries: WhatIfEntry[]

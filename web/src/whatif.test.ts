@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
 import type { WhatIf, WhatIfResource } from './types'
-import { barOf, bounds, changeText, modelText, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
+import { barOf, bounds, changeText, doubtsText, modelText, shareOf, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
 
 const resource = (part: Partial<WhatIfResource>): WhatIfResource => ({ node: 'cart', name: 'shop-cart', host: 'a', parallel: 1, parallel_by: 'threads', ...part })
-const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], power: [], doubts: [], entries: [], limited_by: 'cart', ...part })
+const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], power: [], pools: [], doubts: [], entries: [], limited_by: 'cart', ...part })
 
 it('says whether there is room, and when it is not known', () => {
   const f = (part: Partial<WhatIf>, kind: string, want: RegExp) => {
@@ -21,6 +21,25 @@ it('says whether there is room, and when it is not known', () => {
   f({ limit: { value: 210, low: 150 } }, 'unsure', /^There may be room.*\(150\/s or more\)/)
   f({ resources: [resource({ unknown: 'the rate of requests hardly changed' })] }, 'unsure', /It cannot be told.*The rate of requests hardly changed/)
   f({ stretches: 0, resources: [] }, 'unsure', /No requests came in/)
+})
+
+it('names connections as the limit, and says where they may be none', () => {
+  const pool = { client: 'web', server: 'db', name: 'web to db', open: 4, before: { value: 1, low: 1 }, busy: { value: 2, low: 1, high: 3 }, fixed: true, waited: true }
+  const limited = { limit: { value: 210, low: 205, high: 250 }, limited_by: 'web>db', pools: [pool] }
+  const doubts = [{ node: 'web', text: 'nobody was seen to wait' }]
+  const f = (part: Partial<WhatIf>, kind: string, want: RegExp) => {
+    const v = verdictOf(answer({ ...limited, ...part }))
+    expect(v.kind).toBe(kind)
+    expect(v.before + v.name + v.after + '. ' + v.note).toMatch(want)
+  }
+  f({}, 'good', /^There is room. Used up first: the 4 connections of web to db, at 210\/s \(205\/s to 250\/s\)/)
+  f({ rate: 300 }, 'worse', /^The 4 connections of web to db are all busy at 210\/s .* does not get there/)
+  f({ rate: 300, pools: [{ ...pool, open: 1 }] }, 'worse', /^The connection of web to db is busy at 210\/s/)
+  f({ rate: 300, pools: [{ ...pool, waited: false }], doubts }, 'unsure', /^There may be no room. Used up first: the 4 connections of web to db, at 210\/s .*\. The load asked for is 300\/s/)
+  f({ pools: [{ ...pool, waited: false }], doubts }, 'unsure', /^There may be room. Used up first: the 4 connections/)
+  expect(doubtsText(answer({ ...limited, doubts }))).toBe('The limit may be another one:')
+  expect(doubtsText(answer({ limit: limited.limit, pools: [pool], doubts }))).toMatch(/^The limit cannot be told/)
+  expect(shareOf(pool.busy, 4)).toEqual({ value: 0.5, low: 0.25, high: 0.75 })
 })
 
 it('writes changes, and has one for each kind and name', () => {

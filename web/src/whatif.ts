@@ -1,7 +1,7 @@
 import { format } from './format'
 import { percent } from './placement'
 import type { Changed, State } from './state'
-import type { BoundedResource, Interval, WhatIf, WhatIfEntry, WhatIfResource } from './types'
+import type { BoundedResource, Interval, Pool, WhatIf, WhatIfEntry, WhatIfResource } from './types'
 
 // What would be if more requests came, or containers were others.
 
@@ -46,6 +46,18 @@ export const joules = (v: number): string => `${Number(v.toPrecision(3))} J`
 export const limitBounds = (i: Interval): string => bounds(i, rate)
 export const usedBounds = (i: Interval): string => bounds(i, percent).replace(' % to', ' to')
 
+/** The pool that is the limit. */
+export const limitingPool = (a: WhatIf): Pool | undefined => a.pools.find((p) => `${p.client}>${p.server}` === a.limited_by)
+
+/** Connections, as the command line has them. */
+export const poolName = (p: Pool): string => (p.open === 1 ? `the connection of ${p.name}` : `the ${p.open} connections of ${p.name}`)
+
+/** How full a pool is. */
+export const shareOf = (i: Interval, open: number): Interval => ({ value: i.value / open, low: i.low / open, high: i.high === undefined ? undefined : i.high / open })
+
+/** What comes before the doubts about a limit. */
+export const doubtsText = (a: WhatIf): string => (limitingPool(a) ? 'The limit may be another one:' : 'The limit cannot be told, since this may be used up before:')
+
 export interface WhatIfVerdict {
   kind: 'good' | 'worse' | 'unsure'
   /** The sentence before the resource's name, the name, and the sentence after it. */
@@ -59,19 +71,22 @@ export interface WhatIfVerdict {
 export function verdictOf(a: WhatIf): WhatIfVerdict {
   const at = `${rate(a.rate)}${a.mean_rate > 0 ? `, ${(a.rate / a.mean_rate).toFixed(1)} × the mean` : ''}`
   if (a.stretches === 0) return { kind: 'unsure', before: 'No requests came in: there is nothing to learn from', name: '', after: '', note: 'Choose a time in which there was some load.' }
-  const first = a.resources.find((r) => r.node === a.limited_by)
-  if (!a.limit || !first) {
+  const pool = limitingPool(a)
+  const name = pool ? poolName(pool) : a.resources.find((r) => r.node === a.limited_by)?.name
+  if (!a.limit || !name) {
     const reasons = [...new Set(a.resources.map((r) => r.unknown).filter((text) => text !== undefined))]
     return { kind: 'unsure', before: 'It cannot be told what runs out first', name: '', after: '', note: reasons.length ? `${upper(reasons[0]!)}. Choose a longer time, or one with more and less load.` : 'Nothing takes more CPU time where more requests come.' }
   }
   const far = a.limit.value > 1.05 * a.greatest_rate ? `, ${(a.limit.value / a.greatest_rate).toFixed(1)} times the greatest rate that there was` : ''
   const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
-  if (a.limit.value < a.rate) return { kind: 'worse', before: '', name: first.name, after: ` is used up ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
+  // Where nobody was seen to wait for the pool, it may be none.
+  if (a.limit.value < a.rate && (!pool || pool.waited)) return { kind: 'worse', before: '', name: pool ? upper(name) : name, after: ` ${!pool ? 'is used up' : pool.open === 1 ? 'is busy' : 'are all busy'} ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
+  if (a.limit.value < a.rate) return { kind: 'unsure', before: 'There may be no room. Used up first: ', name, after: `, ${text}`, note: `The load asked for is ${at}.` }
   const sure = a.limit.low >= a.rate && a.doubts.length === 0
-  return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name: first.name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.${mostText(a)}` }
+  return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.${mostText(a)}` }
 }
 
-/** That the limit may be less, and why, where there is no sign of something else than CPU time. */
+/** That the limit may be less, and why, where there is no sign of something else. */
 const mostText = (a: WhatIf): string => (a.at_most && a.limit && a.doubts.length === 0 ? ` The limit is that at most: from ${rate(a.limit.low)} on, ${a.at_most}.` : '')
 
 const upper = (text: string): string => text[0]!.toUpperCase() + text.slice(1)

@@ -4,8 +4,8 @@ import { clock, duration, format, NONE, span } from './format'
 import { percent } from './placement'
 import { isLoad, short, type Change, type ChangedKind, type State } from './state'
 import { useExplainer } from './tip'
-import { amountText, barOf, boundedName, bounds, changeText, courseText, joules, limitBounds, LOADS, modelText, ofText, runOutText, SCALE, usedBounds, valueOf, verdictOf, watts, whatIfOf, withChange } from './whatif'
-import type { Interval, Node, WhatIf, WhatIfResource } from './types'
+import { amountText, barOf, boundedName, bounds, changeText, courseText, doubtsText, joules, limitBounds, limitingPool, LOADS, modelText, ofText, runOutText, SCALE, shareOf, usedBounds, valueOf, verdictOf, watts, whatIfOf, withChange } from './whatif'
+import type { Interval, Node, Pool, WhatIf, WhatIfResource } from './types'
 
 /** How often a live prediction is made anew, in ms: it is learnt from a whole window. */
 const PERIOD = 30_000
@@ -166,7 +166,7 @@ function Verdict({ a, state, change }: { a: WhatIf; state: State; change: Change
     <div class={`verdict ${v.kind === 'good' ? '' : v.kind}`} data-verdict={v.kind}>
       <h2>{v.before}<strong>{v.name}</strong>{v.after}</h2>
       <p>{v.note}{v.kind === 'unsure' && longer.length > 0 && <> {longer.map(([name, seconds]) => <button key={name} class="link more-time" onClick={() => change({ window: seconds })}>last {name}</button>)}</>}</p>
-      {a.doubts.length > 0 && <><p>The limit cannot be told, since this may be used up before:</p><ul data-doubts>{a.doubts.map((d) => <li key={d.text}>{d.text}</li>)}</ul></>}
+      {a.doubts.length > 0 && <><p>{doubtsText(a)}</p><ul data-doubts>{a.doubts.map((d) => <li key={d.text}>{d.text}</li>)}</ul></>}
     </div>
   )
 }
@@ -198,9 +198,25 @@ function Resources({ a, state, change }: { a: WhatIf; state: State; change: Chan
               </tr>
             )
           })}
+          {a.pools.filter((p) => p.fixed).map((p) => <PoolRow key={`${p.client}>${p.server}`} p={p} first={p === limitingPool(a)} />)}
         </tbody>
       </table>
     </div>
+  )
+}
+
+/** Connections of which there were no more when more were needed. */
+function PoolRow({ p, first }: { p: Pool; first: boolean }) {
+  return (
+    <tr data-pool={p.name} class={first ? 'first-limit' : undefined}>
+      <th scope="row" class="name"><span class="name-text"><span>connections of {p.name}</span></span></th>
+      <td class="words" data-label="now">{percent(p.before.value / p.open)}</td>
+      <td class="words" data-label="then"><Used of={shareOf(p.busy, p.open)} /></td>
+      <td data-label="full at" data-limit={p.limit?.value}>{p.limit ? <>{format(p.limit.value, '/s')} <small>{limitBounds(p.limit)}</small></> : NONE}</td>
+      <td data-label="of" data-waited={p.waited}>{p.open} <small>{p.waited ? 'connections that were waited for' : 'connections'}</small></td>
+      <td data-label="without requests">{NONE}</td>
+      <td data-label="per request">{NONE}</td>
+    </tr>
   )
 }
 
