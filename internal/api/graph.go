@@ -23,28 +23,31 @@ type graphAnswer struct {
 	// Matches holds, for each node's and each edge's ID, the label matchers of its series.
 	Matches     map[string]nodeMatches `json:"matches"`
 	EdgeMatches map[string]string      `json:"edge_matches"`
+
+	// describe fills in all but the graph.
+	describe func()
 }
 
-// encode writes the lists of nodes and edges apart from the rest, which takes a fraction of the time.
+// encode writes the lists of nodes and edges apart from the rest, which takes a fraction of the time, and the rest
+// meanwhile.
 func (a *graphAnswer) encode() (parts [][]byte, release func(), err error) {
 	type plain graphAnswer
-	rest, err := json.Marshal(struct {
-		*plain
-		// They hide those of the graph.
-		Nodes *[]any `json:"nodes,omitempty"`
-		Edges *[]any `json:"edges,omitempty"`
-	}{plain: (*plain)(a)})
-	if err != nil {
-		return nil, func() {}, err
-	}
-	nodes, releaseNodes, err := a.Graph.NodesJSON()
-	edges, releaseEdges, err2 := a.Graph.EdgesJSON()
-	release = func() {
-		releaseNodes()
-		releaseEdges()
+	var rest []byte
+	var failed error
+	nodes, edges, release, err := a.Graph.ListsJSON(func() {
+		a.describe()
+		rest, failed = json.Marshal(struct {
+			*plain
+			// They hide those of the graph.
+			Nodes *[]any `json:"nodes,omitempty"`
+			Edges *[]any `json:"edges,omitempty"`
+		}{plain: (*plain)(a)})
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, release, err
 	}
 	return slices.Concat([][]byte{[]byte(`{"nodes":`)}, nodes, [][]byte{[]byte(`,"edges":`)}, edges,
-		[][]byte{{','}, rest[1:], {'\n'}}), release, errors.Join(err, err2)
+		[][]byte{{','}, rest[1:], {'\n'}}), release, nil
 }
 
 // nodeMatches select the series of a node's usage, and of the edges on which it is the server or
@@ -71,20 +74,23 @@ func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := graphAnswer{Graph: g, Hosts: data.machines(), Completeness: data.completeness(g),
-		Numbers: allNumbers, Matches: map[string]nodeMatches{}, EdgeMatches: map[string]string{}}
-	if s.PromQL == PromQLOff {
-		answer.Numbers = numbersWithoutQueries
-	}
-	if g.OmittedEdges > 0 {
-		answer.Completeness.State = fleet.Incomplete
-	}
 	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
-	s.match(&answer, by)
-	return &answer, nil
+	answer := &graphAnswer{Graph: g, Numbers: allNumbers, Matches: map[string]nodeMatches{},
+		EdgeMatches: map[string]string{}}
+	answer.describe = func() {
+		answer.Hosts, answer.Completeness = data.machines(), data.completeness(g)
+		if s.PromQL == PromQLOff {
+			answer.Numbers = numbersWithoutQueries
+		}
+		if g.OmittedEdges > 0 {
+			answer.Completeness.State = fleet.Incomplete
+		}
+		s.match(answer, by)
+	}
+	return answer, nil
 }
 
 // match adds the matchers of the series that there are.
