@@ -70,6 +70,9 @@ type numbers struct {
 
 func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	o := graph.Options{MaxEdges: s.MaxEdges, Brief: true, Node: r.URL.Query().Get("node")}
+	if h := heldOf(ctx); h != nil {
+		o.Memory = &h.graph
+	}
 	g, data, err := s.grouped(ctx, r, o, graphColumns)
 	if err != nil {
 		return nil, err
@@ -154,15 +157,18 @@ func (s *server) build(ctx context.Context, from, to time.Time, o graph.Options,
 	return s.graphOf(data.window, o), data, nil
 }
 
-// held is what a request has until its answer is encoded: a slot among large computations, and the memory of frames.
+// held is what a request has until its answer is encoded: a slot among large computations, and the memory of frames and
+// of the graph.
 type held struct {
 	leave  func()
 	memory frame.Memory
+	graph  graph.Memory
 }
 
 // release gives it back. It may be called again.
 func (h *held) release() {
 	h.memory.Release()
+	h.graph.Release()
 	if h.leave != nil {
 		h.leave()
 		h.leave = nil

@@ -107,8 +107,9 @@ func (m *frameMap) sortNodes(g *Graph, shown []int32) {
 	})
 }
 
-// edgeRoom is memory for some edges, so that each of their parts need not be allocated by itself.
+// edgeRoom is memory for some edges or nodes, so that each of their parts need not be allocated by itself.
 type edgeRoom struct {
+	memory   *Memory
 	sides    []Side
 	services []string
 	ids      strings.Builder
@@ -123,7 +124,10 @@ func (m *frameMap) edgeRoomFor(relations []int32) *edgeRoom {
 		sides += int(min(r.clients, 1) + min(r.servers, 1))
 		ids += m.edgeIDLength(r)
 	}
-	room := &edgeRoom{sides: make([]Side, 0, sides), services: make([]string, len(relations))}
+	room := &edgeRoom{memory: m.o.Memory, services: make([]string, len(relations))}
+	if room.memory == nil {
+		room.sides = make([]Side, sides)
+	}
 	room.ids.Grow(ids)
 	return room
 }
@@ -154,14 +158,34 @@ func (room *edgeRoom) takeServices() []string {
 	return none
 }
 
+// nodeRoom is the room for nodes, nil where each has memory of its own.
+func (m *frameMap) nodeRoom() *edgeRoom {
+	if m.o.Memory == nil {
+		return nil
+	}
+	return &edgeRoom{memory: m.o.Memory}
+}
+
+// side is one that is empty.
+func (room *edgeRoom) side() *Side {
+	if room == nil {
+		return &Side{}
+	}
+	if len(room.sides) == 0 {
+		room.sides = room.memory.takeSides()
+	}
+	one := &room.sides[0]
+	room.sides = room.sides[1:]
+	return one
+}
+
 // durations are those of a histogram, in the room's memory where there is a room.
 func (room *edgeRoom) durations(h *frame.Durations) model.FloatHistogram {
 	if room == nil {
 		return floatDurations(h, nil)
 	}
-	const together = 4096
 	if len(room.buckets) < int(h.Last-h.First)+1 {
-		room.buckets = make([]float64, together)
+		room.buckets = room.memory.takeBuckets()
 	}
 	f := floatDurations(h, room.buckets)
 	room.buckets = room.buckets[min(len(f.Buckets), len(room.buckets)):]
@@ -197,8 +221,7 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, room
 		if !some {
 			continue
 		}
-		room.sides = append(room.sides, Side{})
-		side := s.side(&room.sides[len(room.sides)-1], m.covered, room)
+		side := s.side(room.side(), m.covered, room)
 		if server {
 			e.ServerSide = side
 		} else {

@@ -178,25 +178,26 @@ func (all *nodeRows) chunks() int { return (len(all.few) + nodesTogether - 1) / 
 
 // finish finishes a chunk of the nodes with few rows.
 func (all *nodeRows) finish(m *frameMap, chunk int, wanted []int) {
+	room := m.nodeRoom()
 	for _, i := range all.few[chunk*nodesTogether : min((chunk+1)*nodesTogether, len(all.few))] {
-		m.finishNode(i, &all.served, &all.called, wanted[i])
+		m.finishNode(i, all, wanted[i], room)
 	}
 }
 
 // finishNode fills in what a node served and called, with the first histograms of edgeHistograms.
-func (m *frameMap) finishNode(i int32, served, called *rowLists, histograms int) {
+func (m *frameMap) finishNode(i int32, rows *nodeRows, histograms int, room *edgeRoom) {
 	n := m.nodes[i]
 	if !m.limited || n.ID == m.only.node {
-		n.Served, n.Called = m.sideWith(served.of(i), histograms), m.sideWith(called.of(i), histograms)
+		n.Served, n.Called = m.sideWith(rows.served.of(i), histograms, room), m.sideWith(rows.called.of(i), histograms, room)
 	}
 	finishAddresses(n)
 }
 
 // sideOf adds rows up; nil for none.
-func (m *frameMap) sideOf(rows []int32) *Side { return m.sideWith(rows, len(edgeHistograms)) }
+func (m *frameMap) sideOf(rows []int32) *Side { return m.sideWith(rows, len(edgeHistograms), nil) }
 
-// sideWith is sideOf with the first histograms of edgeHistograms.
-func (m *frameMap) sideWith(rows []int32, histograms int) *Side {
+// sideWith is sideOf with the first histograms of edgeHistograms, in the room, if there is one.
+func (m *frameMap) sideWith(rows []int32, histograms int, room *edgeRoom) *Side {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -206,7 +207,7 @@ func (m *frameMap) sideWith(rows []int32, histograms int) *Side {
 	for _, i := range rows {
 		s.add(&m.parts[m.rows[i].part], &m.rows[i])
 	}
-	return s.side(&Side{}, m.covered, nil)
+	return s.side(room.side(), m.covered, room)
 }
 
 // choose begins the graph of the edges with the most bytes, and says which these are.
@@ -247,7 +248,7 @@ func (m *frameMap) fill(g *Graph, shown []int32) {
 
 	// Nodes with very many rows come first, so that no processor has one of them left at the end.
 	parallelInTurn(func() { m.count(g) },
-		each{len(nodes.many), func(i int) { m.finishNode(nodes.many[i], &nodes.served, &nodes.called, wanted[nodes.many[i]]) }},
+		each{len(nodes.many), func(i int) { m.finishNode(nodes.many[i], nodes, wanted[nodes.many[i]], nil) }},
 		each{nodes.chunks(), func(i int) { nodes.finish(m, i, wanted) }},
 		each{edges.chunks(), func(i int) { edges.make(m, i) }},
 		each{len(m.parts), func(i int) { edges.findEndpoints(m, i) }})

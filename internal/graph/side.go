@@ -131,6 +131,7 @@ func quantiles(h *model.FloatHistogram, room []Seconds, into []**Seconds, shares
 type sideNumber struct {
 	model.Shown
 	fields []Field
+	mask   uint64 // a bit for each of fields
 	time   func(*Side) **Seconds
 	number func(*Side) **float64
 	open   bool
@@ -169,6 +170,9 @@ var sideNumbers = func() (all []sideNumber) {
 				panic("BUG: nothing computes " + n.Key + " of an edge")
 			}
 			number.fields = edgeTable.fields(n.Of)
+			for _, f := range number.fields {
+				number.mask |= 1 << f.index()
+			}
 		}
 		all = append(all, number)
 	}
@@ -214,8 +218,18 @@ func (s *Side) MarshalJSON() ([]byte, error) { return s.appendJSON(make([]byte, 
 
 func (s *Side) appendJSON(b []byte) (_ []byte, err error) {
 	b = append(b, '{')
+	some := uint64(0) // a bit for each field that is not 0, as most are
+	for i, v := range s.numbers {
+		if v != 0 {
+			some |= 1 << i
+		}
+	}
 	for i := range sideNumbers {
-		if v, ok := sideNumbers[i].of(s); ok && err == nil {
+		n := &sideNumbers[i]
+		if n.mask&some == 0 && n.mask != 0 && !n.Always {
+			continue
+		}
+		if v, ok := n.of(s); ok && err == nil {
 			b, err = appendNumber(b, &sideNumbers[i].Shown, v)
 		}
 	}
