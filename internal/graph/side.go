@@ -132,6 +132,7 @@ type sideNumber struct {
 	model.Shown
 	fields []Field
 	mask   uint64 // a bit for each of fields
+	text   string // its key in JSON, behind a comma
 	time   func(*Side) **Seconds
 	number func(*Side) **float64
 	open   bool
@@ -164,7 +165,8 @@ var sideNumbers = func() (all []sideNumber) {
 		"network_delay_samples":     func(s *Side) **float64 { return &s.NetworkDelaySamples },
 	}
 	for _, n := range model.Numbers(model.EdgeRows, model.SideGroups) {
-		number := sideNumber{Shown: n, time: times[n.Key], number: numbers[n.Key], open: n.Key == "connections_open"}
+		number := sideNumber{Shown: n, text: `,"` + n.Key + `":`, time: times[n.Key], number: numbers[n.Key],
+			open: n.Key == "connections_open"}
 		if number.time == nil && number.number == nil && !number.open {
 			if n.Formula != model.Gain && n.Formula != model.Level {
 				panic("BUG: nothing computes " + n.Key + " of an edge")
@@ -230,7 +232,11 @@ func (s *Side) appendJSON(b []byte) (_ []byte, err error) {
 			continue
 		}
 		if v, ok := n.of(s); ok && err == nil {
-			b, err = appendNumber(b, &sideNumbers[i].Shown, v)
+			key := n.text
+			if b[len(b)-1] == '{' {
+				key = key[1:]
+			}
+			b, err = appendValue(append(b, key...), n.Key, n.Unit, v)
 		}
 	}
 	return append(b, '}'), err
