@@ -299,33 +299,12 @@ func readRecords(one []located, buffer []byte, done func(l located, record []byt
 	}
 }
 
-// ahead is a part of a file that will be read soon.
-type ahead struct {
-	file           *os.File
-	offset, length int64
-}
-
-// aheadBytes is how much the disk is asked for at once: what it is asked for together is there together.
-const aheadBytes = 96 << 10
-
-// aheadOf is what of frames the disk can read ahead.
-func aheadOf(all []located) (parts []ahead) {
-	for _, one := range together(all) {
-		file, ok := one[0].in.from.(*os.File)
-		if !ok {
-			continue
-		}
-		for at, end := one[0].offset, one[len(one)-1].end(); at < end; at += aheadBytes {
-			parts = append(parts, ahead{file, at, min(aheadBytes, end-at)})
-		}
+// readAhead asks the system to read frames, and does not wait for them.
+func readAhead(one []located) {
+	if file, ok := one[0].in.from.(*os.File); ok {
+		// It is a hint: where it fails, they are read later.
+		_ = unix.Fadvise(int(file.Fd()), one[0].offset, int64(lengthOf(one)), unix.FADV_WILLNEED)
 	}
-	return parts
-}
-
-// read asks the system to read, and does not wait for it.
-func (a ahead) read() {
-	// It is a hint: where it fails, it is read later.
-	_ = unix.Fadvise(int(a.file.Fd()), a.offset, a.length, unix.FADV_WILLNEED)
 }
 
 // dataOf is the encoded frame of a record.

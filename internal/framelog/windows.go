@@ -246,17 +246,13 @@ func (q *query) decode(ctx context.Context, all []hostTasks) (again []*hostReade
 		return nil, err
 	}
 	failed := make([]bool, len(all))
-	// The disk reads ahead while hosts are decoded: asking for pages that are not in memory takes a while, too, so that one
-	// processor asks while another one begins. Each host is read by itself then: its records are in the processor's cache
-	// when they are decoded.
-	ahead := aheadOf(local)
-	if len(ahead) > 0 {
-		ahead[0].read()
-	}
+	// The disk reads ahead while the first hosts are decoded. To ask for many pages that are not in memory takes a while,
+	// so that one processor asks while another one begins. Each host is read by itself then: its records are in the
+	// processor's cache when they are decoded.
 	err = parallel(ctx, 1+len(all), func(i int) error {
 		if i--; i < 0 {
-			for i := 1; i < len(ahead); i++ {
-				ahead[i].read()
+			for _, one := range together(local) {
+				readAhead(one)
 			}
 			return nil
 		}
