@@ -11,6 +11,7 @@ import (
 	"outsight/internal/access"
 	"outsight/internal/agent"
 	"outsight/internal/api"
+	"outsight/internal/ingest"
 	"outsight/internal/store"
 )
 
@@ -61,6 +62,9 @@ func serveFrom(kept anyStore, a access.Access, header tenantHeader, options api.
 	options.Auth = a.Auth // for the handlers that of makes, too
 	o := options
 	o.Prometheus = api.Prometheus(kept)
+	if header == headerOptional {
+		o.FramesOf = ingest.DefaultTenant
+	}
 	all := api.New(o)
 	switch header {
 	case headerOptional:

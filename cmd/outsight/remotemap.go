@@ -16,13 +16,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"outsight/internal/export"
+	"outsight/internal/otlp"
 )
 
 // remoteFlags name a server whose map or matrix is shown, and the window.
 type remoteFlags struct {
 	server   string
 	from, to string
-	files    export.Files
+	// tenant is whose hosts are meant, empty where the token says so, or nobody has to.
+	tenant string
+	files  export.Files
 	// outputs are those that a server has.
 	outputs []string
 }
@@ -33,6 +36,7 @@ func (f *remoteFlags) add(flags *pflag.FlagSet, what string) {
 		"server whose "+what+" is shown, as in https://outsight.example:8470, for --output "+either(f.outputs))
 	flags.StringVar(&f.from, "from", "", "begin of the window there, as a time or as in now-1h (default: an hour before --to)")
 	flags.StringVar(&f.to, "to", "", "end of the window there (default: now)")
+	flags.StringVar(&f.tenant, "tenant", "", "tenant whose hosts are shown, of a server with --tenant-header")
 	flags.StringVar(&f.files.Token, "token-file", "", "file with the token to send there")
 	flags.StringVar(&f.files.CA, "ca", "", "file with certificates of authorities to trust there, in PEM")
 }
@@ -46,8 +50,8 @@ func either(words []string) string {
 // check refuses what only the other of this host and a server has.
 func (f *remoteFlags) check(output string) error {
 	switch {
-	case f.server == "" && (f.from != "" || f.to != "" || f.files != (export.Files{})):
-		return usagef("--from, --to, --token-file and --ca are for --server")
+	case f.server == "" && (f.from != "" || f.to != "" || f.tenant != "" || f.files != (export.Files{})):
+		return usagef("--from, --to, --tenant, --token-file and --ca are for --server")
 	case f.server != "" && !slices.Contains(f.outputs, output):
 		return usagef("--output %s is for this host, want %s with --server", output, either(f.outputs))
 	}
@@ -109,6 +113,9 @@ func (f *remoteFlags) ask(ctx context.Context, path string, query url.Values, bo
 	}
 	if access.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+access.Token)
+	}
+	if f.tenant != "" {
+		r.Header.Set(otlp.TenantHeader, f.tenant)
 	}
 	// A redirect must not make the client send the token to another server.
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: access.TLS, Proxy: http.ProxyFromEnvironment},

@@ -14,6 +14,9 @@ import (
 
 	"outsight/internal/access"
 	"outsight/internal/api"
+	"outsight/internal/frame"
+	"outsight/internal/framelog"
+	"outsight/internal/ingest"
 	"outsight/internal/model"
 	"outsight/internal/otlp"
 )
@@ -112,5 +115,67 @@ func TestTenantsByHeader(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMapsOfTenantsByHeader: who names a tenant sees the map of its hosts alone, and who names none that of the hosts that
+// named none either.
+func TestMapsOfTenantsByHeader(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	frames, err := framelog.Open(t.TempDir(), framelog.Options{TidyEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { frames.Close() })
+	for _, tenant := range []string{ingest.DefaultTenant, "shop"} {
+		f := frame.NewBuilder(now.Add(-time.Minute)).Build(&model.Snapshot{Time: now.Add(-time.Second),
+			Host: model.Host{Name: "host-of-" + tenant, Cores: 2}, Containers: []model.ContainerSample{{
+				Container: &model.Container{ID: tenant, Name: "app-of-" + tenant, Runtime: model.Docker}}}})
+		one := framelog.Encoded{Tenant: tenant, Header: f.Header, Data: frame.Encode(nil, f, nil)}
+		if err := frames.Append(t.Context(), []framelog.Encoded{one}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, _ := openReceiverIn(t, t.TempDir()+"/data", access.Access{}, headerOptional)
+	server := httptest.NewServer(serveFrom(kept, access.Access{}, headerOptional, api.Options{Log: frames}))
+	defer server.Close()
+	for tenant, want := range map[string]string{"": ingest.DefaultTenant, ingest.DefaultTenant: ingest.DefaultTenant,
+		"shop": "shop", "nobody": ""} {
+		var text bytes.Buffer
+		root := newRoot()
+		root.SetArgs([]string{"map", "--server", server.URL, "--output", "json", "--tenant", tenant})
+		root.SetOut(&text)
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []string{ingest.DefaultTenant, "shop"} {
+			if got := strings.Contains(text.String(), "app-of-"+of); got != (of == want) {
+				t.Errorf("as %q: the container of %s is in the map: %v: %s", tenant, of, got, &text)
+			}
+		}
+		for _, path := range []string{"hosts", "extent"} { // the page asks for them
+			r, err := http.NewRequest(http.MethodGet, server.URL+"/api/outsight/"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set(otlp.TenantHeader, tenant)
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if err != nil || answer.StatusCode != http.StatusOK {
+				t.Fatalf("%s as %q: %s %s %v", path, tenant, answer.Status, body, err)
+			}
+			if path == "extent" && strings.Contains(string(body), `"from":null`) != (want == "") {
+				t.Errorf("extent as %q: %s", tenant, body)
+			}
+			for _, of := range []string{ingest.DefaultTenant, "shop"} {
+				if path == "hosts" && strings.Contains(string(body), "host-of-"+of) != (of == want) {
+					t.Errorf("hosts as %q, want that of %q: %s", tenant, want, body)
+				}
+			}
+		}
 	}
 }

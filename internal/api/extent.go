@@ -18,7 +18,7 @@ func (s *server) extent(ctx context.Context, _ *http.Request) (any, error) {
 	if s.Log == nil {
 		return nil, errNoLog
 	}
-	hosts, err := s.Log.Hosts(ctx, s.Tenant)
+	hosts, err := s.Log.Hosts(ctx, s.framesOf())
 	if err != nil {
 		return nil, fmt.Errorf("reading from when to when there is data: %w", err)
 	}

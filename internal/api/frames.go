@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,13 +48,16 @@ func (s *server) windows(ctx context.Context, times []time.Time, hosts []string,
 	return s.windowsOf(ctx, framelog.Query{Times: times, Hosts: hosts}, visit)
 }
 
+// framesOf is the tenant whose frames are read.
+func (s *server) framesOf() string { return cmp.Or(s.Tenant, s.FramesOf) }
+
 // windowsOf reads the windows of a query.
 func (s *server) windowsOf(ctx context.Context, q framelog.Query, visit func(i int, w *frame.Window) error) error {
 	if s.Log == nil {
 		return errNoLog
 	}
 	i, times := 0, q.Times
-	q.Tenant = s.Tenant
+	q.Tenant = s.framesOf()
 	for w, err := range s.Log.Windows(ctx, q) {
 		if err != nil {
 			return fmt.Errorf("reading the frames from %s to %s: %w", times[0].Format(time.RFC3339),

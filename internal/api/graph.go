@@ -23,28 +23,31 @@ type graphAnswer struct {
 	// Matches holds, for each node's and each edge's ID, the label matchers of its series.
 	Matches     map[string]nodeMatches `json:"matches"`
 	EdgeMatches map[string]string      `json:"edge_matches"`
+
+	// describe fills in all but the graph.
+	describe func()
 }
 
-// encode writes the lists of nodes and edges apart from the rest, which takes a fraction of the time.
+// encode writes the lists of nodes and edges apart from the rest, which takes a fraction of the time, and the rest
+// meanwhile.
 func (a *graphAnswer) encode() (parts [][]byte, release func(), err error) {
 	type plain graphAnswer
-	rest, err := json.Marshal(struct {
-		*plain
-		// They hide those of the graph.
-		Nodes *[]any `json:"nodes,omitempty"`
-		Edges *[]any `json:"edges,omitempty"`
-	}{plain: (*plain)(a)})
-	if err != nil {
-		return nil, func() {}, err
-	}
-	nodes, releaseNodes, err := a.Graph.NodesJSON()
-	edges, releaseEdges, err2 := a.Graph.EdgesJSON()
-	release = func() {
-		releaseNodes()
-		releaseEdges()
+	var rest []byte
+	var failed error
+	nodes, edges, release, err := a.Graph.ListsJSON(func() {
+		a.describe()
+		rest, failed = json.Marshal(struct {
+			*plain
+			// They hide those of the graph.
+			Nodes *[]any `json:"nodes,omitempty"`
+			Edges *[]any `json:"edges,omitempty"`
+		}{plain: (*plain)(a)})
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, release, err
 	}
 	return slices.Concat([][]byte{[]byte(`{"nodes":`)}, nodes, [][]byte{[]byte(`,"edges":`)}, edges,
-		[][]byte{{','}, rest[1:], {'\n'}}), release, errors.Join(err, err2)
+		[][]byte{{','}, rest[1:], {'\n'}}), release, nil
 }
 
 // nodeMatches select the series of a node's usage, and of the edges on which it is the server or
@@ -67,24 +70,30 @@ type numbers struct {
 
 func (s *server) graph(ctx context.Context, r *http.Request) (any, error) {
 	o := graph.Options{MaxEdges: s.MaxEdges, Brief: true, Node: r.URL.Query().Get("node")}
+	if h := heldOf(ctx); h != nil {
+		o.Memory = &h.graph
+	}
 	g, data, err := s.grouped(ctx, r, o, graphColumns)
 	if err != nil {
 		return nil, err
-	}
-	answer := graphAnswer{Graph: g, Hosts: data.machines(), Completeness: data.completeness(g),
-		Numbers: allNumbers, Matches: map[string]nodeMatches{}, EdgeMatches: map[string]string{}}
-	if s.PromQL == PromQLOff {
-		answer.Numbers = numbersWithoutQueries
-	}
-	if g.OmittedEdges > 0 {
-		answer.Completeness.State = fleet.Incomplete
 	}
 	by, err := graph.ParseGrouping(r.URL.Query().Get("by"))
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
-	s.match(&answer, by)
-	return &answer, nil
+	answer := &graphAnswer{Graph: g, Numbers: allNumbers, Matches: map[string]nodeMatches{},
+		EdgeMatches: map[string]string{}}
+	answer.describe = func() {
+		answer.Hosts, answer.Completeness = data.machines(), data.completeness(g)
+		if s.PromQL == PromQLOff {
+			answer.Numbers = numbersWithoutQueries
+		}
+		if g.OmittedEdges > 0 {
+			answer.Completeness.State = fleet.Incomplete
+		}
+		s.match(answer, by)
+	}
+	return answer, nil
 }
 
 // match adds the matchers of the series that there are.
@@ -148,15 +157,18 @@ func (s *server) build(ctx context.Context, from, to time.Time, o graph.Options,
 	return s.graphOf(data.window, o), data, nil
 }
 
-// held is what a request has until its answer is encoded: a slot among large computations, and the memory of frames.
+// held is what a request has until its answer is encoded: a slot among large computations, and the memory of frames and
+// of the graph.
 type held struct {
 	leave  func()
 	memory frame.Memory
+	graph  graph.Memory
 }
 
 // release gives it back. It may be called again.
 func (h *held) release() {
 	h.memory.Release()
+	h.graph.Release()
 	if h.leave != nil {
 		h.leave()
 		h.leave = nil

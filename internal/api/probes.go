@@ -35,7 +35,7 @@ func (s *server) probes(ctx context.Context, r *http.Request) (any, error) {
 		if s.HostsWith == nil {
 			return nil, badRequest("address=%.60q: this server does not know the addresses of agents", text)
 		}
-		of = s.HostsWith(s.Tenant, address)
+		of = s.HostsWith(s.framesOf(), address)
 	}
 	hosts := r.URL.Query()["host"]
 	all, err := s.probesOf(ctx, from, to, hosts)

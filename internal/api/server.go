@@ -65,6 +65,9 @@ type Options struct {
 	// Tenant is whose view this is, if each tenant has one. Its status has the refusals of this tenant alone, and none
 	// of Bounds, which would show how much others send.
 	Tenant string
+	// FramesOf is whose frames are read where Tenant is empty: who names no tenant may read the series of all, but frames
+	// are kept for each tenant apart.
+	FramesOf string
 	// HostsWith are the hosts of a tenant that have an address, or a container with it, now; nil where that is not known.
 	HostsWith func(tenant string, address netip.Addr) []string
 	// HostLabels are labels of hosts by their names, as Kubernetes' nodes have them now, for placements; nil for none.

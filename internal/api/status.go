@@ -160,7 +160,7 @@ const (
 
 // addSilent adds the hosts that were not heard of lately, those first that fell silent last.
 func (s *server) addSilent(ctx context.Context, a *statusAnswer) error {
-	hosts, err := s.Log.Hosts(ctx, s.Tenant)
+	hosts, err := s.Log.Hosts(ctx, s.framesOf())
 	if err != nil {
 		return fmt.Errorf("reading which hosts are silent: %w", err)
 	}

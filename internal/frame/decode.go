@@ -57,7 +57,7 @@ func decode(data []byte, key *Frame, only *Projection, grow func(bytes int64) er
 		f.only, f.told = key.only, key.told
 	}
 	d := parsers.Get().(*parser)
-	d.grow, d.memory = grow, memory
+	d.grow, d.memory, d.own = grow, memory, memory.takeParts()
 	defer d.release()
 	if err := d.decode(f, key, &e); err != nil {
 		return nil, err
@@ -81,6 +81,7 @@ type parser struct {
 	// grow is asked for memory; nil where there is no bound but those of the format.
 	grow   func(bytes int64) error
 	memory *Memory
+	own    *parts
 	// What is allocated for the frame, of which slices are cut off. They may have any contents.
 	values  []uint64
 	counts  []uint64
@@ -99,7 +100,7 @@ var parsers = sync.Pool{New: func() any { return &parser{} }}
 const keptMemory = 4 << 20
 
 func (d *parser) release() {
-	d.grow, d.memory, d.apart = nil, nil, nil
+	d.grow, d.memory, d.own, d.apart = nil, nil, nil, nil
 	d.f, d.key, d.values, d.counts, d.numbers, d.indexes, d.bytes = nil, nil, nil, nil, nil, nil, nil
 	d.lists, d.columns, d.charts, d.told = nil, nil, nil, nil
 	if cap(d.raw) > keptMemory {
@@ -238,11 +239,11 @@ func (d *parser) strings(r *reader) {
 		return
 	}
 	text := string(r.take(uint64(sum)))
-	all := append(make([]string, 0, len(old)+n), old...)
-	for range n {
+	d.own.strings = emptied(d.own.strings, len(old)+n)
+	all := d.own.strings
+	for i := copy(all, old); i < len(all); i++ {
 		n := lengths.uvarint()
-		all = append(all, text[:n])
-		text = text[n:]
+		all[i], text = text[:n], text[n:]
 	}
 	d.f.Strings = all
 }
@@ -377,8 +378,10 @@ func (n *need) memory() int {
 func (d *parser) allocate(n *need) {
 	d.values, d.counts, d.indexes = d.memory.takeWords(n.values), make([]uint64, n.buckets), make([]int32, n.buckets)
 	d.numbers, d.bytes = d.memory.takeNumbers(n.numbers), d.memory.takeBytes(n.bytes)
-	d.lists, d.columns, d.charts = make([][]uint64, n.lists), make([]Values, n.columns), make([]Histograms, n.charts)
-	d.told = make([]toldHistograms, n.told)
+	own := d.own
+	own.lists, own.columns = emptied(own.lists, n.lists), emptied(own.columns, n.columns)
+	own.charts, own.told = emptied(own.charts, n.charts), emptied(own.told, n.told)
+	d.lists, d.columns, d.charts, d.told = own.lists, own.columns, own.charts, own.told
 }
 
 // cut takes the first n of all.

@@ -12,6 +12,16 @@ type Memory struct {
 	words   []*[]uint64
 	numbers []*[]uint32
 	bytes   []*[]byte
+	parts   []*parts
+}
+
+// parts are lists of the columns of a frame, and of its texts.
+type parts struct {
+	strings []string
+	lists   [][]uint64
+	columns []Values
+	charts  []Histograms
+	told    []toldHistograms
 }
 
 // Release gives the memory back: no frame that was decoded into it may be read any more.
@@ -21,7 +31,10 @@ func (m *Memory) Release() {
 	spareWords.put(m.words)
 	spareNumbers.put(m.numbers)
 	spareBytes.put(m.bytes)
-	m.words, m.numbers, m.bytes = nil, nil, nil
+	for _, one := range m.parts {
+		spareParts.Put(one)
+	}
+	m.words, m.numbers, m.bytes, m.parts = nil, nil, nil, nil
 }
 
 // take takes n of any contents, and notes that in taken.
@@ -48,6 +61,30 @@ func (m *Memory) takeNumbers(n int) []uint32 {
 func (m *Memory) takeBytes(n int) []byte {
 	return take(m, &spareBytes, func(m *Memory) *[]*[]byte { return &m.bytes }, n)
 }
+
+// takeParts has none of what a frame needs; none is used by another frame.
+func (m *Memory) takeParts() *parts {
+	if m == nil {
+		return &parts{}
+	}
+	one := spareParts.Get().(*parts)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.parts = append(m.parts, one)
+	return one
+}
+
+// emptied has n that are empty, in the memory of all if there is enough.
+func emptied[T any](all []T, n int) []T {
+	if cap(all) < n {
+		return make([]T, n)
+	}
+	all = all[:n]
+	clear(all)
+	return all
+}
+
+var spareParts = sync.Pool{New: func() any { return &parts{} }}
 
 var (
 	spareWords   spare[uint64]

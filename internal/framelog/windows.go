@@ -188,10 +188,16 @@ func (q *query) planWindow(h *hostReader, from, to time.Time) error {
 // read plans and reads the frames of hosts. What cannot be read is left out, and planned again.
 func (q *query) read(ctx context.Context, hosts []*hostReader, plan func(h *hostReader) error) error {
 	for len(hosts) > 0 {
-		if err := parallel(ctx, len(hosts), func(i int) error { return plan(hosts[i]) }); err != nil {
+		all := make([]hostTasks, len(hosts))
+		if err := parallel(ctx, len(hosts), func(i int) (err error) {
+			if err = plan(hosts[i]); err == nil {
+				all[i], err = q.tasks(hosts[i])
+			}
+			return err
+		}); err != nil {
 			return err
 		}
-		again, err := q.decode(ctx, hosts)
+		again, err := q.decode(ctx, all)
 		if err != nil {
 			return err
 		}
@@ -206,6 +212,13 @@ type task struct {
 	l, key located
 }
 
+// hostTasks are the frames of a host that are not decoded yet, and all that is to be read for them.
+type hostTasks struct {
+	h      *hostReader
+	tasks  []task
+	wanted []located
+}
+
 // raw is the record that was read of a frame.
 type raw struct {
 	record []byte
@@ -216,17 +229,15 @@ type raw struct {
 type records map[place]raw
 
 // decode reads and decodes all frames of the plans. It answers the hosts of which one cannot be read.
-func (q *query) decode(ctx context.Context, hosts []*hostReader) (again []*hostReader, err error) {
-	tasks, wanted, err := q.tasks(hosts)
-	if err != nil {
-		return nil, err
-	}
+func (q *query) decode(ctx context.Context, all []hostTasks) (again []*hostReader, err error) {
 	var remote, local []located
-	for _, l := range slices.Concat(wanted...) {
-		if l.in.remote {
-			remote = append(remote, l)
-		} else {
-			local = append(local, l)
+	for i := range all {
+		for _, l := range all[i].wanted {
+			if l.in.remote {
+				remote = append(remote, l)
+			} else {
+				local = append(local, l)
+			}
 		}
 	}
 	fetched, release, err := q.fetch(ctx, remote)
@@ -234,16 +245,20 @@ func (q *query) decode(ctx context.Context, hosts []*hostReader) (again []*hostR
 	if err != nil {
 		return nil, err
 	}
-	// The disk reads ahead while the first hosts are decoded. Each host is read by itself then: its records are in the
+	failed := make([]bool, len(all))
+	// The disk reads ahead while the first hosts are decoded. To ask for many pages that are not in memory takes a while,
+	// so that one processor asks while another one begins. Each host is read by itself then: its records are in the
 	// processor's cache when they are decoded.
-	for _, one := range together(local) {
-		readAhead(one)
-	}
-	failed := make([]bool, len(tasks))
-	err = parallel(ctx, len(tasks), func(i int) error {
-		data, release := fetched.with(wanted[i])
+	err = parallel(ctx, 1+len(all), func(i int) error {
+		if i--; i < 0 {
+			for _, one := range together(local) {
+				readAhead(one)
+			}
+			return nil
+		}
+		data, release := fetched.with(all[i].wanted)
 		defer release()
-		for _, t := range tasks[i] {
+		for _, t := range all[i].tasks {
 			ok, err := q.decodeTask(t, data)
 			if err != nil {
 				return err
@@ -254,45 +269,44 @@ func (q *query) decode(ctx context.Context, hosts []*hostReader) (again []*hostR
 	})
 	for i, bad := range failed {
 		if bad {
-			again = append(again, hosts[i])
+			again = append(again, all[i].h)
 		}
 	}
 	return again, err
 }
 
-// tasks are the frames that are not decoded yet, and all that is to be read for them, by the host.
-func (q *query) tasks(hosts []*hostReader) (tasks [][]task, wanted [][]located, err error) {
-	tasks, wanted = make([][]task, len(hosts)), make([][]located, len(hosts))
-	for i, h := range hosts {
-		want := func(l located) (added bool) {
-			if h.frames[l.place()] != nil || slices.ContainsFunc(wanted[i], func(w located) bool { return w.place() == l.place() }) {
-				return false
-			}
-			wanted[i] = append(wanted[i], l)
-			return true
+// tasks are the frames of a host's plan that are not decoded yet.
+func (q *query) tasks(h *hostReader) (all hostTasks, err error) {
+	all.h = h
+	want := func(l located) (added bool) {
+		if h.frames[l.place()] != nil ||
+			slices.ContainsFunc(all.wanted, func(w located) bool { return w.place() == l.place() }) {
+			return false
 		}
-		for j := range h.plan {
-			p := &h.plan[j]
-			needed := []located{p.before, p.after}
-			if p.fromZero {
-				needed = needed[1:]
+		all.wanted = append(all.wanted, l)
+		return true
+	}
+	for j := range h.plan {
+		p := &h.plan[j]
+		needed := []located{p.before, p.after}
+		if p.fromZero {
+			needed = needed[1:]
+		}
+		for _, l := range needed {
+			if !want(l) {
+				continue
 			}
-			for _, l := range needed {
-				if !want(l) {
-					continue
-				}
-				t, err := q.task(h, p.of, l)
-				if err != nil {
-					return nil, nil, err
-				}
-				if t.key.in != nil {
-					want(t.key)
-				}
-				tasks[i] = append(tasks[i], t)
+			t, err := q.task(h, p.of, l)
+			if err != nil {
+				return all, err
 			}
+			if t.key.in != nil {
+				want(t.key)
+			}
+			all.tasks = append(all.tasks, t)
 		}
 	}
-	return tasks, wanted, nil
+	return all, nil
 }
 
 // task is that of a frame. It has no key frame where that cannot be found.

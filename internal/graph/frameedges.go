@@ -385,6 +385,7 @@ func (m *frameMap) pair() {
 		partAt[m.parts[i].hostAt] = i
 	}
 	pairs := pairHosts(m.window)
+	defer pairs.release()
 	for i := range m.rows {
 		r := &m.rows[i]
 		if !isOpen(*r) {

@@ -9,55 +9,80 @@ import (
 	"outsight/internal/model"
 )
 
-// makeEdges makes the edges that are shown, in the order of their nodes' names.
-func (m *frameMap) makeEdges(g *Graph, shown []int32) {
-	m.sortNodes(g, shown)
-	at := make([]int32, len(m.relations)) // the index among those that are shown, plus 1
-	for i, relation := range shown {
-		at[relation] = int32(i) + 1
+// shownEdges are the edges that are shown, while they are made.
+type shownEdges struct {
+	// order are their relations. They are made in the order of their hosts, whose frames are in the processor's cache then.
+	order []int32
+	// at is the index of an edge by that of its relation, plus 1.
+	at    []int32
+	edges []Edge
+	rows  rowLists
+	// asked has, by part, the edge of each row of edges whose endpoints are looked for, plus 1; nil where none are. found
+	// are these.
+	asked [][]int32
+	found [][]foundEndpoint
+}
+
+// edgesTogether is how many edges are made at a time.
+const edgesTogether = 64
+
+func (s *shownEdges) chunks() int { return (len(s.order) + edgesTogether - 1) / edgesTogether }
+
+// chunk are the bounds of some edges.
+func (s *shownEdges) chunk(i int) (from, to int) {
+	return i * edgesTogether, min((i+1)*edgesTogether, len(s.order))
+}
+
+// listShown finds the rows of the edges that are shown.
+func (m *frameMap) listShown(shown []int32) *shownEdges {
+	s := &shownEdges{order: slices.Clone(shown), at: make([]int32, len(m.relations)), edges: make([]Edge, len(shown)),
+		asked: make([][]int32, len(m.parts)), found: make([][]foundEndpoint, len(m.parts))}
+	slices.Sort(s.order)
+	for i, relation := range s.order {
+		s.at[relation] = int32(i) + 1
 	}
-	rows := listsOf(len(shown), func(f func(edge, row int32)) {
+	s.rows = listsOf(len(shown), func(f func(edge, row int32)) {
 		for i := range m.rows {
-			if r := m.rows[i].relation; r >= 0 && at[r] > 0 {
-				f(at[r]-1, int32(i))
+			if r := m.rows[i].relation; r >= 0 && s.at[r] > 0 {
+				f(s.at[r]-1, int32(i))
 			}
 		}
 	})
-	edges := make([]Edge, len(shown))
-	g.Edges = make([]*Edge, len(shown))
-	for i := range edges {
-		g.Edges[i] = &edges[i]
+	s.ask(m)
+	return s
+}
+
+// make makes a chunk of edges, without what follows from both sides and endpoints.
+func (s *shownEdges) make(m *frameMap, chunk int) {
+	sum := sumsPool.Get().(*sums)
+	defer sumsPool.Put(sum)
+	from, to := s.chunk(chunk)
+	room := m.edgeRoomFor(s.order[from:to])
+	for i := from; i < to; i++ {
+		m.makeEdge(&s.edges[i], &m.relations[s.order[i]], s.rows.of(int32(i)), sum, room)
 	}
-	// They are made in the order of their hosts, whose frames are in the processor's cache then.
-	order := slices.Clone(shown)
-	slices.Sort(order)
-	const together = 64
-	parallelEach((len(order)+together-1)/together, func(chunk int) {
-		s := sumsPool.Get().(*sums)
-		defer sumsPool.Put(s)
-		some := order[chunk*together : min((chunk+1)*together, len(order))]
-		room := m.edgeRoomFor(some)
-		for _, relation := range some {
-			i := at[relation] - 1
-			m.makeEdge(&edges[i], &m.relations[relation], rows.of(i), s, room)
-		}
-	})
-	found := m.findEndpoints(at)
-	ofEdge := listsOf(len(g.Edges), func(f func(edge, at int32)) {
+}
+
+// settle fills in what follows from both sides and endpoints, and calls first meanwhile.
+func (s *shownEdges) settle(m *frameMap, first func()) {
+	found := slices.Concat(s.found...)
+	ofEdge := listsOf(len(s.edges), func(f func(edge, at int32)) {
 		for i := range found {
 			f(found[i].edge, int32(i))
 		}
 	})
-	parallelFor(len(g.Edges), func(from, to int) {
+	parallelWith(s.chunks(), func(chunk int) {
+		from, to := s.chunk(chunk)
 		for i := from; i < to; i++ {
-			served, _ := g.Edges[i].ends()
+			e := &s.edges[i]
+			served, _ := e.ends()
 			for _, k := range ofEdge.of(int32(i)) {
 				served.endpoints = served.endpoints.add([]endpointChange{found[k].endpointChange})
 			}
-			g.Edges[i].settleSides(m.covered)
-			g.Edges[i].addCrossings(&m.crossings, shown[i:i+1], g.Edges[i].Paired && g.Edges[i].across)
+			e.settleSides(m.covered)
+			e.addCrossings(&m.crossings, s.order[i:i+1], e.Paired && e.across)
 		}
-	})
+	}, first)
 }
 
 // sortNodes puts the nodes of g in order, and the edges that are shown in that of their clients' and servers' names.
@@ -82,8 +107,9 @@ func (m *frameMap) sortNodes(g *Graph, shown []int32) {
 	})
 }
 
-// edgeRoom is memory for some edges, so that each of their parts need not be allocated by itself.
+// edgeRoom is memory for some edges or nodes, so that each of their parts need not be allocated by itself.
 type edgeRoom struct {
+	memory   *Memory
 	sides    []Side
 	services []string
 	ids      strings.Builder
@@ -98,7 +124,10 @@ func (m *frameMap) edgeRoomFor(relations []int32) *edgeRoom {
 		sides += int(min(r.clients, 1) + min(r.servers, 1))
 		ids += m.edgeIDLength(r)
 	}
-	room := &edgeRoom{sides: make([]Side, 0, sides), services: make([]string, len(relations))}
+	room := &edgeRoom{memory: m.o.Memory, services: make([]string, len(relations))}
+	if room.memory == nil {
+		room.sides = make([]Side, sides)
+	}
 	room.ids.Grow(ids)
 	return room
 }
@@ -129,14 +158,34 @@ func (room *edgeRoom) takeServices() []string {
 	return none
 }
 
+// nodeRoom is the room for nodes, nil where each has memory of its own.
+func (m *frameMap) nodeRoom() *edgeRoom {
+	if m.o.Memory == nil {
+		return nil
+	}
+	return &edgeRoom{memory: m.o.Memory}
+}
+
+// side is one that is empty.
+func (room *edgeRoom) side() *Side {
+	if room == nil {
+		return &Side{}
+	}
+	if len(room.sides) == 0 {
+		room.sides = room.memory.takeSides()
+	}
+	one := &room.sides[0]
+	room.sides = room.sides[1:]
+	return one
+}
+
 // durations are those of a histogram, in the room's memory where there is a room.
 func (room *edgeRoom) durations(h *frame.Durations) model.FloatHistogram {
 	if room == nil {
 		return floatDurations(h, nil)
 	}
-	const together = 4096
 	if len(room.buckets) < int(h.Last-h.First)+1 {
-		room.buckets = make([]float64, together)
+		room.buckets = room.memory.takeBuckets()
 	}
 	f := floatDurations(h, room.buckets)
 	room.buckets = room.buckets[min(len(f.Buckets), len(room.buckets)):]
@@ -172,8 +221,7 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, room
 		if !some {
 			continue
 		}
-		room.sides = append(room.sides, Side{})
-		side := s.side(&room.sides[len(room.sides)-1], m.covered, room)
+		side := s.side(room.side(), m.covered, room)
 		if server {
 			e.ServerSide = side
 		} else {
@@ -183,33 +231,35 @@ func (m *frameMap) makeEdge(e *Edge, r *mapRelation, rows []int32, s *sums, room
 	slices.Sort(e.Services)
 }
 
-// foundEndpoint is what was asked for on an edge, by its index in the graph.
+// foundEndpoint is what was asked for on an edge, by its index in shownEdges.
 type foundEndpoint struct {
 	edge int32
 	endpointChange
 }
 
-// findEndpoints finds what was asked for on edges, as their server counted it where it did. at is the index of an edge in
-// the graph by that of its relation, plus 1.
-func (m *frameMap) findEndpoints(at []int32) []foundEndpoint {
-	all := make([][]foundEndpoint, len(m.parts))
-	asked := make([][]int32, len(m.parts)) // the edge by the row of a part's edges, plus 1
+// ask finds the rows whose endpoints are those of edges that are shown: an edge has them as its server counted them where
+// it did.
+func (s *shownEdges) ask(m *frameMap) {
 	for i := range m.rows {
 		r := &m.rows[i]
-		if r.relation < 0 || at[r.relation] == 0 || (r.side != model.RoleServer) != (m.relations[r.relation].servers == 0) {
+		if r.relation < 0 || s.at[r.relation] == 0 ||
+			(r.side != model.RoleServer) != (m.relations[r.relation].servers == 0) {
 			continue
 		}
-		if asked[r.part] == nil {
-			asked[r.part] = make([]int32, len(m.parts[r.part].edges.After.IDs))
+		if s.asked[r.part] == nil {
+			s.asked[r.part] = make([]int32, len(m.parts[r.part].edges.After.IDs))
 		}
-		asked[r.part][r.row] = at[r.relation]
+		s.asked[r.part][r.row] = s.at[r.relation]
 	}
-	parallelEach(len(m.parts), func(i int) {
-		if asked[i] != nil {
-			m.parts[i].endpoints(asked[i], func(edge int32, c endpointChange) { all[i] = append(all[i], foundEndpoint{edge - 1, c}) })
-		}
-	})
-	return slices.Concat(all...)
+}
+
+// findEndpoints finds what was asked for on the edges of a part.
+func (s *shownEdges) findEndpoints(m *frameMap, part int) {
+	if s.asked[part] != nil {
+		m.parts[part].endpoints(s.asked[part], func(edge int32, c endpointChange) {
+			s.found[part] = append(s.found[part], foundEndpoint{edge - 1, c})
+		})
+	}
 }
 
 var (

@@ -133,8 +133,15 @@ func (m *frameMap) histogramsOf(shown []int32) (wanted []int) {
 	return wanted
 }
 
-// addSides adds up the rows of each node, with so many histograms: as the node itself counted them where it did.
-func (m *frameMap) addSides(wanted []int) {
+// nodeRows are the rows of each node: as the node itself counted them where it did.
+type nodeRows struct {
+	served, called rowLists
+	// many are the nodes with very many rows, few the others.
+	many, few []int32
+}
+
+// listNodes finds the rows of each node.
+func (m *frameMap) listNodes() *nodeRows {
 	of := func(server bool) rowLists {
 		return listsOf(len(m.nodes), func(f func(node, row int32)) {
 			for i := range m.rows {
@@ -152,45 +159,45 @@ func (m *frameMap) addSides(wanted []int) {
 			}
 		})
 	}
-	var served, called rowLists
-	both(func() { served = of(true) }, func() { called = of(false) })
-	// Nodes with very many rows come first, so that no processor has one of them left at the end. The others are taken
-	// together as they come: those of a host have their rows in the same frames, which are in the processor's cache then.
-	var many, few []int32
+	all := &nodeRows{served: of(true), called: of(false)}
 	for i := range m.nodes {
-		if len(served.of(int32(i)))+len(called.of(int32(i))) > len(m.rows)/64 {
-			many = append(many, int32(i))
+		if len(all.served.of(int32(i)))+len(all.called.of(int32(i))) > len(m.rows)/64 {
+			all.many = append(all.many, int32(i))
 		} else {
-			few = append(few, int32(i))
+			all.few = append(all.few, int32(i))
 		}
 	}
-	const together = 8
-	parallelEach(len(many)+(len(few)+together-1)/together, func(k int) {
-		if k < len(many) {
-			m.finishNode(many[k], &served, &called, wanted[many[k]])
-			return
-		}
-		k = (k - len(many)) * together
-		for _, i := range few[k:min(k+together, len(few))] {
-			m.finishNode(i, &served, &called, wanted[i])
-		}
-	})
+	return all
+}
+
+// nodesTogether is how many nodes are finished at a time: those of a host have their rows in the same frames, which are in
+// the processor's cache then.
+const nodesTogether = 8
+
+func (all *nodeRows) chunks() int { return (len(all.few) + nodesTogether - 1) / nodesTogether }
+
+// finish finishes a chunk of the nodes with few rows.
+func (all *nodeRows) finish(m *frameMap, chunk int, wanted []int) {
+	room := m.nodeRoom()
+	for _, i := range all.few[chunk*nodesTogether : min((chunk+1)*nodesTogether, len(all.few))] {
+		m.finishNode(i, all, wanted[i], room)
+	}
 }
 
 // finishNode fills in what a node served and called, with the first histograms of edgeHistograms.
-func (m *frameMap) finishNode(i int32, served, called *rowLists, histograms int) {
+func (m *frameMap) finishNode(i int32, rows *nodeRows, histograms int, room *edgeRoom) {
 	n := m.nodes[i]
 	if !m.limited || n.ID == m.only.node {
-		n.Served, n.Called = m.sideWith(served.of(i), histograms), m.sideWith(called.of(i), histograms)
+		n.Served, n.Called = m.sideWith(rows.served.of(i), histograms, room), m.sideWith(rows.called.of(i), histograms, room)
 	}
 	finishAddresses(n)
 }
 
 // sideOf adds rows up; nil for none.
-func (m *frameMap) sideOf(rows []int32) *Side { return m.sideWith(rows, len(edgeHistograms)) }
+func (m *frameMap) sideOf(rows []int32) *Side { return m.sideWith(rows, len(edgeHistograms), nil) }
 
-// sideWith is sideOf with the first histograms of edgeHistograms.
-func (m *frameMap) sideWith(rows []int32, histograms int) *Side {
+// sideWith is sideOf with the first histograms of edgeHistograms, in the room, if there is one.
+func (m *frameMap) sideWith(rows []int32, histograms int, room *edgeRoom) *Side {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -200,12 +207,12 @@ func (m *frameMap) sideWith(rows []int32, histograms int) *Side {
 	for _, i := range rows {
 		s.add(&m.parts[m.rows[i].part], &m.rows[i])
 	}
-	return s.side(&Side{}, m.covered, nil)
+	return s.side(room.side(), m.covered, room)
 }
 
-// graph makes the graph of the edges with the most bytes.
-func (m *frameMap) graph() *Graph {
-	g := m.emptyGraph()
+// choose begins the graph of the edges with the most bytes, and says which these are.
+func (m *frameMap) choose() (g *Graph, shown []int32) {
+	g = m.emptyGraph()
 	unmatched, unmatchedBytes := 0, 0.0
 	for i := range m.relations {
 		r := &m.relations[i]
@@ -218,9 +225,18 @@ func (m *frameMap) graph() *Graph {
 	}
 	g.UnmatchedShare = float64(unmatched) / float64(max(len(m.relations), 1))
 	g.UnmatchedBytesShare = unmatchedBytes / max(g.bytes, 1)
-	shown := m.busiest()
+	shown = m.busiest()
+	g.OmittedEdges = len(m.relations) - len(shown)
+	return g, shown
+}
+
+// fill fills in the nodes, and the edges that are shown. What one processor alone can do is done while the other ones do
+// something else.
+func (m *frameMap) fill(g *Graph, shown []int32) {
 	wanted := m.histogramsOf(shown)
-	parallelEach(len(m.parts), func(i int) {
+	var nodes *nodeRows
+	var edges *shownEdges
+	parallelWith(len(m.parts), func(i int) {
 		m.addUp(i, edgeHistograms[1:], func(r *mapRow) bool {
 			if r.relation < 0 {
 				return false
@@ -228,13 +244,22 @@ func (m *frameMap) graph() *Graph {
 			relation := &m.relations[r.relation]
 			return max(wanted[relation.client], wanted[relation.server]) > 1
 		})
+	}, func() { nodes, edges = m.listNodes(), m.listShown(shown) })
+
+	// Nodes with very many rows come first, so that no processor has one of them left at the end.
+	parallelInTurn(func() { m.count(g) },
+		each{len(nodes.many), func(i int) { m.finishNode(nodes.many[i], nodes, wanted[nodes.many[i]], nil) }},
+		each{nodes.chunks(), func(i int) { nodes.finish(m, i, wanted) }},
+		each{edges.chunks(), func(i int) { edges.make(m, i) }},
+		each{len(m.parts), func(i int) { edges.findEndpoints(m, i) }})
+	edges.settle(m, func() {
+		g.Nodes = m.shownNodes(shown)
+		m.sortNodes(g, shown)
 	})
-	m.count(g)
-	m.addSides(wanted)
-	g.OmittedEdges = len(m.relations) - len(shown)
-	g.Nodes = m.shownNodes(shown)
-	m.makeEdges(g, shown)
-	return g
+	g.Edges = make([]*Edge, len(shown))
+	for i, relation := range shown {
+		g.Edges[i] = &edges.edges[edges.at[relation]-1]
+	}
 }
 
 // count fills in what is in no edge, and what share of the bytes of each host is.

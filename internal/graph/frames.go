@@ -11,13 +11,17 @@ import (
 // later one. Rows that were removed in between are in those that sum them; they appear as nodes that are Gone, or with
 // the container that goes on under their name.
 func FromFrames(w *frame.Window, o Options) *Graph {
-	m := readFrameMap(w, o)
+	var g *Graph
+	var shown []int32
+	m := readFrameMap(w, o, func(m *frameMap) { g, shown = m.choose() })
 	defer m.release()
-	return m.graph()
+	m.fill(g, shown)
+	return g
 }
 
-// readFrameMap reads a window up to its nodes and what each has to do with another. It must be released.
-func readFrameMap(w *frame.Window, o Options) *frameMap {
+// readFrameMap reads a window up to its nodes and what each has to do with another. It must be released. It calls related
+// when that is known, while histograms are still added up.
+func readFrameMap(w *frame.Window, o Options, related func(m *frameMap)) *frameMap {
 	m := newFrameMap(w, o)
 	m.findContainers()
 	both(m.useContainers, m.readEdges)
@@ -29,6 +33,7 @@ func readFrameMap(w *frame.Window, o Options) *frameMap {
 		m.makeNodes()
 		m.relate()
 		m.crossings = m.cross()
+		related(m)
 	})
 	return m
 }

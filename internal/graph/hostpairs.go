@@ -92,6 +92,7 @@ func HostPairs(w *frame.Window, ignore func(service netip.AddrPort) bool) ([]Hos
 		return nil, nil
 	}
 	ends := pairHosts(w)
+	defer ends.release()
 	pairs := map[[2]string]uint64{}
 	direct := map[directPair]uint64{}
 	for _, t := range talks {

@@ -15,16 +15,12 @@ func TestListsAreJSON(t *testing.T) {
 	f := func(g *Graph) {
 		t.Helper()
 		var want, got map[string]any
-		nodes, releaseNodes, err := g.NodesJSON()
-		if err != nil {
-			t.Fatal(err)
+		meanwhile := 0
+		nodes, edges, release, err := g.ListsJSON(func() { meanwhile++ })
+		if err != nil || meanwhile != 1 {
+			t.Fatal(meanwhile, err)
 		}
-		defer releaseNodes()
-		edges, releaseEdges, err := g.EdgesJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer releaseEdges()
+		defer release()
 		whole, err := json.Marshal(map[string]any{"nodes": g.Nodes, "edges": g.Edges})
 		if err != nil {
 			t.Fatal(err)
@@ -50,8 +46,10 @@ func TestListsAreJSON(t *testing.T) {
 		f(g)
 	}
 	bad := math.NaN()
-	if _, _, err := (&Graph{Nodes: []*Node{{ID: "a", StartedSeconds: &bad}}}).NodesJSON(); err == nil {
-		t.Error("what is no number is no error")
+	for _, g := range []*Graph{{Nodes: []*Node{{ID: "a", StartedSeconds: &bad}}}, {Edges: []*Edge{{ID: "a", NetworkSeconds: &bad}}}} {
+		if _, _, _, err := g.ListsJSON(func() {}); err == nil {
+			t.Error("what is no number is no error")
+		}
 	}
 }
 
@@ -125,20 +123,20 @@ func TestAllFieldsAreJSON(t *testing.T) {
 	fill(reflect.ValueOf(&node).Elem())
 	fill(reflect.ValueOf(&edge).Elem())
 	g := &Graph{Nodes: []*Node{&node, &emptyNode}, Edges: []*Edge{&edge, &emptyEdge}}
+	nodes, edges, release, err := g.ListsJSON(func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
 	for _, of := range []struct {
-		all  any
-		make func() ([][]byte, func(), error)
-	}{{g.Nodes, g.NodesJSON}, {g.Edges, g.EdgesJSON}} {
+		all   any
+		parts [][]byte
+	}{{g.Nodes, nodes}, {g.Edges, edges}} {
 		want, err := json.Marshal(of.all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, release, err := of.make()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer release()
-		got := slices.Concat(parts...)
+		got := slices.Concat(of.parts...)
 		var a, b any
 		if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal(want, &b)); err != nil || !reflect.DeepEqual(a, b) {
 			t.Errorf("%v: got\n%s\nwant\n%s", err, got, want)

@@ -260,7 +260,7 @@ func MatrixFromFrames(w *frame.Window, o MatrixOptions) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := readFrameMap(w, Options{By: o.By, Names: o.Names})
+	m := readFrameMap(w, Options{By: o.By, Names: o.Names}, func(*frameMap) {})
 	defer m.release()
 	parallelEach(len(m.parts), func(i int) { m.addUp(i, edgeHistograms[1:], func(*mapRow) bool { return true }) })
 	return m.matrix(o, numbers), nil

@@ -4,6 +4,8 @@ import "strings"
 
 // Options say which graph is made of a window.
 type Options struct {
+	// Memory is what the graph is made in, which is good until its Release; nil for memory of its own.
+	Memory *Memory
 	// By is what a node stands for.
 	By Grouping
 	// MaxEdges is how many edges the graph has at most, as after Limit, which takes longer; 0 for all.

@@ -39,7 +39,7 @@ func pairHosts(w *frame.Window) *pairing {
 		p.views[h] = make([]pairView, len(w.Hosts[h].Spans))
 		for s := range w.Hosts[h].Spans {
 			v := &p.views[h][s]
-			v.host, v.span, v.Span = int32(h), s, w.Hosts[h].Spans[s]
+			v.host, v.span, v.Span, v.pairMemory = int32(h), s, w.Hosts[h].Spans[s], pairMemories.Get().(*pairMemory)
 			p.settleResidents(v)
 			all = append(all, v)
 		}
@@ -59,6 +59,15 @@ func pairHosts(w *frame.Window) *pairing {
 	halves(func(v *pairView) { v.find(p) })
 	halves(func(v *pairView) { v.mark(&p.index) })
 	return p
+}
+
+// release gives memory back. Nothing may be asked any more.
+func (p *pairing) release() {
+	for h := range p.views {
+		for s := range p.views[h] {
+			p.views[h][s].release()
+		}
+	}
 }
 
 func eachView(all []*pairView, f func(v *pairView)) {

@@ -69,6 +69,7 @@ func windowOf(hosts ...*pairedHost) *frame.Window {
 // describeHalves tells of each edge who its ends are.
 func describeHalves(w *frame.Window) (all []string) {
 	p := pairHosts(w)
+	defer p.release() // the next window uses its memory
 	for h := range w.Hosts {
 		f := w.Hosts[h].Spans[0].After
 		t := &f.Tables[frame.Edges]

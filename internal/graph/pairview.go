@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+	"sync"
 
 	"outsight/internal/frame"
 	"outsight/internal/model"
@@ -14,22 +15,42 @@ type pairView struct {
 	host int32
 	span int
 	frame.Span
+	*pairMemory
 	// residents are the numbers of the rows of containers.
 	residents []int32
-	// places are what the texts of After and of Before mean as addresses; used are those of them that matter.
-	places, earlier []place
-	used            []*place
-	owned           []ownedAddress
-	listen          []listening
+	// earlier are what the texts of Before mean as addresses; nil where it is not asked for any.
+	earlier []place
+	owned   []ownedAddress
+	listen  []listening
 	// translations are in the order of what is dialled, once the places have their numbers.
 	translations []translation
-	// halves begin at the index first of all halves of a window.
-	halves []half
-	first  int32
-	// halfOf is the index in halves by the index of an edge, -1 for none.
-	halfOf []int32
+	// first is the index of the first of halves among all halves of a window.
+	first int32
 	// hashes are those of the sampled connections of all halves.
 	hashes []uint64
+}
+
+// pairMemory is what is used again for another window.
+type pairMemory struct {
+	// places are what the texts of After mean as addresses; used are those of them, and of earlier, that matter.
+	places []place
+	used   []*place
+	halves []half
+	// halfOf is the index in halves by the index of an edge, -1 for none.
+	halfOf []int32
+}
+
+var pairMemories = sync.Pool{New: func() any { return &pairMemory{} }}
+
+// release gives memory back. Nothing of the view may be read any more.
+func (v *pairView) release() {
+	m := v.pairMemory
+	clear(m.places)
+	clear(m.used)
+	clear(m.halves)
+	m.places, m.used, m.halves, m.halfOf = m.places[:0], m.used[:0], m.halves[:0], m.halfOf[:0]
+	v.pairMemory = nil
+	pairMemories.Put(m)
 }
 
 // ownedAddress is an address that a container has; ended is of one that has ended in the span.
@@ -107,20 +128,24 @@ func (v *pairView) read(places []place, f *frame.Frame, text uint64) *place {
 	return p
 }
 
+// placeBefore reads a text of Before, once.
+func (v *pairView) placeBefore(text uint64) *place {
+	if v.earlier == nil {
+		v.earlier = make([]place, len(v.Before.Strings))
+	}
+	return v.read(v.earlier, v.Before, text)
+}
+
 // collect reads what the span says about containers, translations and edges.
 func (v *pairView) collect() {
 	if v.After == nil {
 		return
 	}
-	v.places = make([]place, len(v.After.Strings))
-	v.used = make([]*place, 0, len(v.After.Strings)/2)
-	if v.Before != nil {
-		v.earlier = make([]place, len(v.Before.Strings))
-	}
+	v.places = slices.Grow(v.places, len(v.After.Strings))[:len(v.After.Strings)]
 	v.collectContainers()
-	v.collectTranslations(v.places, v.After)
+	v.collectTranslations(v.After, v.place)
 	if v.Before != nil {
-		v.collectTranslations(v.earlier, v.Before)
+		v.collectTranslations(v.Before, v.placeBefore)
 	}
 	v.collectEdges()
 	v.collectConnections()
@@ -151,15 +176,15 @@ func (v *pairView) collectContainers() {
 		at, ok := containers.Find(uint32(t.Attribute(frame.AddressOf, row)))
 		if ok && containers.Attribute(frame.State, at) != frame.Live {
 			v.owned = append(v.owned,
-				ownedAddress{v.read(v.earlier, v.Before, t.Attribute(frame.Address, row)), v.residents[at], true})
+				ownedAddress{v.placeBefore(t.Attribute(frame.Address, row)), v.residents[at], true})
 		}
 	}
 }
 
-func (v *pairView) collectTranslations(places []place, f *frame.Frame) {
+func (v *pairView) collectTranslations(f *frame.Frame, read func(text uint64) *place) {
 	t := &f.Tables[frame.Translations]
 	for row := range t.IDs {
-		at := func(a frame.Attribute) *place { return v.read(places, f, t.Attribute(a, row)) }
+		at := func(a frame.Attribute) *place { return read(t.Attribute(a, row)) }
 		v.translations = append(v.translations,
 			translation{at(frame.TranslationClient), at(frame.TranslationDialled), at(frame.TranslationReached), -1})
 	}
@@ -171,8 +196,8 @@ func (v *pairView) collectEdges() {
 		return
 	}
 	containers := &v.After.Tables[frame.Containers]
-	v.halfOf = make([]int32, len(t.IDs))
-	v.halves = make([]half, 0, v.countHalves())
+	v.halfOf = slices.Grow(v.halfOf, len(t.IDs))[:len(t.IDs)]
+	v.halves = slices.Grow(v.halves, v.countHalves())
 	for row := range t.IDs {
 		v.halfOf[row] = -1
 		known, process, isHalf := v.knownEnd(row)

@@ -56,3 +56,26 @@ func parallelWith(n int, f func(i int), first func()) {
 	}
 	all()
 }
+
+// each is something to do for each of n things.
+type each struct {
+	n int
+	f func(i int)
+}
+
+// parallelInTurn is parallelWith for several kinds of things, of which those of one kind are begun before those of the next.
+func parallelInTurn(first func(), all ...each) {
+	n := 0
+	for _, kind := range all {
+		n += kind.n
+	}
+	parallelWith(n, func(i int) {
+		for _, kind := range all {
+			if i < kind.n {
+				kind.f(i)
+				return
+			}
+			i -= kind.n
+		}
+	}, first)
+}

@@ -55,6 +55,19 @@ func TestBothPanics(t *testing.T) {
 	both(func() {}, func() { panic("second") })
 }
 
+// TestInTurn does each thing of each kind once.
+func TestInTurn(t *testing.T) {
+	var first int
+	a, b, c := make([]int, 70), make([]int, 0), make([]int, 1)
+	count := func(all []int) each { return each{len(all), func(i int) { all[i]++ }} }
+	parallelInTurn(func() { first++ }, count(a), count(b), count(c))
+	for i, n := range append(append(a, c...), first) {
+		if n != 1 {
+			t.Errorf("%d was done %d times", i, n)
+		}
+	}
+}
+
 // of are values of which one is known.
 func of(f Field, number float64) (v values) {
 	v.set(f, number)

@@ -131,6 +131,8 @@ func quantiles(h *model.FloatHistogram, room []Seconds, into []**Seconds, shares
 type sideNumber struct {
 	model.Shown
 	fields []Field
+	mask   uint64 // a bit for each of fields
+	text   string // its key in JSON, behind a comma
 	time   func(*Side) **Seconds
 	number func(*Side) **float64
 	open   bool
@@ -163,12 +165,16 @@ var sideNumbers = func() (all []sideNumber) {
 		"network_delay_samples":     func(s *Side) **float64 { return &s.NetworkDelaySamples },
 	}
 	for _, n := range model.Numbers(model.EdgeRows, model.SideGroups) {
-		number := sideNumber{Shown: n, time: times[n.Key], number: numbers[n.Key], open: n.Key == "connections_open"}
+		number := sideNumber{Shown: n, text: `,"` + n.Key + `":`, time: times[n.Key], number: numbers[n.Key],
+			open: n.Key == "connections_open"}
 		if number.time == nil && number.number == nil && !number.open {
 			if n.Formula != model.Gain && n.Formula != model.Level {
 				panic("BUG: nothing computes " + n.Key + " of an edge")
 			}
 			number.fields = edgeTable.fields(n.Of)
+			for _, f := range number.fields {
+				number.mask |= 1 << f.index()
+			}
 		}
 		all = append(all, number)
 	}
@@ -214,9 +220,23 @@ func (s *Side) MarshalJSON() ([]byte, error) { return s.appendJSON(make([]byte, 
 
 func (s *Side) appendJSON(b []byte) (_ []byte, err error) {
 	b = append(b, '{')
+	some := uint64(0) // a bit for each field that is not 0, as most are
+	for i, v := range s.numbers {
+		if v != 0 {
+			some |= 1 << i
+		}
+	}
 	for i := range sideNumbers {
-		if v, ok := sideNumbers[i].of(s); ok && err == nil {
-			b, err = appendNumber(b, &sideNumbers[i].Shown, v)
+		n := &sideNumbers[i]
+		if n.mask&some == 0 && n.mask != 0 && !n.Always {
+			continue
+		}
+		if v, ok := n.of(s); ok && err == nil {
+			key := n.text
+			if b[len(b)-1] == '{' {
+				key = key[1:]
+			}
+			b, err = appendValue(append(b, key...), n.Key, n.Unit, v)
 		}
 	}
 	return append(b, '}'), err

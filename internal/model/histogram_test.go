@@ -145,3 +145,13 @@ func TestQuantileIsWithinTheBound(t *testing.T) {
 		t.Errorf("of nothing: %v, want NaN", q)
 	}
 }
+
+// TestMiddleOfBuckets: the middle is as far above the lower bound as below the upper one, past the registry's buckets, too.
+func TestMiddleOfBuckets(t *testing.T) {
+	for i := int32(MinBucket) - 40; i <= MaxBucket+40; i++ {
+		want := math.Sqrt(BucketUpperBound(i-1)) * math.Sqrt(BucketUpperBound(i))
+		if got := BucketMiddle(i); math.Abs(got/want-1) > 1e-12 {
+			t.Errorf("bucket %d: %v, want %v", i, got, want)
+		}
+	}
+}
