@@ -21,6 +21,8 @@ const (
 type contention struct {
 	// pairs and waits are the kernel's counters at the last reading.
 	pairs map[groupPair]model.CgroupPair
+	// read is the last answer, whose pairs are mostly in the same places of the next one.
+	read  []model.CgroupPair
 	waits map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
 	victims map[string]*victim
@@ -83,7 +85,10 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 // gains is what each pair of containers gained, the largest first; what is between groups of one container is its own.
 func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) string) []gain {
 	sums := make(map[[2]string]*gain)
-	for _, p := range read {
+	for i, p := range read {
+		if i < len(c.read) && c.read[i] == p {
+			continue
+		}
 		key := groupPair{p.Victim, p.Culprit}
 		gained, before := p, c.pairs[key]
 		if before == p {
@@ -112,6 +117,7 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 		sum.waitNS += gained.WaitNS
 		sum.preemptions += gained.Preemptions
 	}
+	c.read = append(c.read[:0], read...)
 	if len(c.pairs) > len(read) { // some are gone
 		clear(c.pairs)
 		for _, p := range read {

@@ -33,8 +33,9 @@ type programMeter struct {
 	// that count it themselves. Few of the moments of a measurement may be among those at which they are attached.
 	runNS   map[string]float64
 	counted map[string]uint64
-	// number of measurements so far, and when the last one ended.
+	// number of measurements so far, what the kernel told of each program at the end of the last one, and when that was.
 	number   uint64
+	told     []model.ProgramCost
 	measured time.Time
 	err      error
 }
@@ -68,9 +69,10 @@ func (m *programMeter) measure() {
 		m.mu.Unlock()
 		return
 	}
-	before, began := costsByName(m.programs), time.Now()
+	before, began := costsByName(m.programs.ProgramCosts()), time.Now()
 	time.Sleep(costWindow)
-	after, ended := costsByName(m.programs), time.Now()
+	told := m.programs.ProgramCosts()
+	after, ended := costsByName(told), time.Now()
 	err = statistics.Close()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,7 +82,7 @@ func (m *programMeter) measure() {
 		since = ended.Sub(m.measured)
 	}
 	m.take(before, after, ended.Sub(began), since)
-	m.measured = ended
+	m.told, m.measured = told, ended
 	m.number++
 }
 
@@ -115,9 +117,9 @@ func (m *programMeter) take(before, after map[string]model.ProgramCost, window, 
 }
 
 // costsByName sums programs of one name.
-func costsByName(p Programs) map[string]model.ProgramCost {
+func costsByName(all []model.ProgramCost) map[string]model.ProgramCost {
 	costs := make(map[string]model.ProgramCost)
-	for _, c := range p.ProgramCosts() {
+	for _, c := range all {
 		sum := costs[c.Name]
 		sum.Runs += c.Runs
 		sum.RunTimeNS += c.RunTimeNS
@@ -136,6 +138,13 @@ func (m *programMeter) estimate(costs []model.ProgramCost) error {
 		costs[i].Runs, costs[i].RunTimeNS = uint64(t.runs), uint64(t.ns)
 	}
 	return m.err
+}
+
+// newest is what the kernel told of each program at the end of the last measurement, and the number of that.
+func (m *programMeter) newest() (told []model.ProgramCost, number uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.told, m.number
 }
 
 // last is the last measurement, and its number.

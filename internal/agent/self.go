@@ -64,8 +64,11 @@ func (a *Agent) programCosts() []model.ProgramCost {
 	if a.keeping == nil {
 		return a.sources.Programs.ProgramCosts()
 	}
-	if _, number := a.keeping.meter.last(); a.programs == nil || number != a.programsOf {
-		a.programs, a.programsOf = a.sources.Programs.ProgramCosts(), number
+	switch told, number := a.keeping.meter.newest(); {
+	case number != a.programsOf:
+		a.programs, a.programsOf = told, number
+	case a.programs == nil:
+		a.programs = a.sources.Programs.ProgramCosts()
 	}
 	return slices.Clone(a.programs)
 }

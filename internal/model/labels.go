@@ -15,7 +15,9 @@ const MaxLabelBytes = 1024
 
 // NewLabel is a label with a value that any reader accepts: UTF-8, of at most MaxLabelBytes. A longer value is cut.
 func NewLabel(name, value string) Label {
-	value = strings.ToValidUTF8(value, string(utf8.RuneError))
+	if !utf8.ValidString(value) { // mostly it is, which this finds out eight bytes at a time
+		value = strings.ToValidUTF8(value, string(utf8.RuneError))
+	}
 	if len(value) > MaxLabelBytes {
 		value = cut(value)
 	}

@@ -100,14 +100,24 @@ var kernelColumns = []string{csvy.Tick, csvy.DueNS, csvy.LatenessNS, csvy.TickCo
 	csvy.MajorFaults,
 	csvy.DiskReadBytes, csvy.DiskWriteBytes, "disk_reads", "disk_writes", csvy.DiskTimeNS}
 
+// tickColumns are those of a tick, which come first.
+const tickColumns = 4
+
+// tickValues are those of a tick, whatever the container.
+func tickValues(values []float64, tick *model.Tick) {
+	for i, v := range [tickColumns]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS} {
+		values[i] = float64(v)
+	}
+}
+
 // kernelValues are those of a tick and a container in the order of kernelColumns.
 func kernelValues(values []float64, tick *model.Tick, s *model.TickSample) {
-	for i, v := range [...]uint64{tick.Number, tick.DueNS, tick.BeganNS - tick.DueNS, tick.CostNS, s.CPUNS,
-		uint64(s.Running),
+	tickValues(values, tick)
+	for i, v := range [...]uint64{s.CPUNS, uint64(s.Running),
 		s.RunQueueNS, s.Waits, s.Voluntary, s.Involuntary, s.SentBytes, s.ReceivedBytes, uint64(s.Asking), uint64(s.Serving),
 		s.MemoryBytes, s.ThrottledNS, s.ThrottledPeriods, s.MinorFaults, s.MajorFaults,
 		s.DiskReadBytes, s.DiskWriteBytes, s.DiskReads, s.DiskWrites, s.DiskNS} {
-		values[i] = float64(v)
+		values[tickColumns+i] = float64(v)
 	}
 	if !s.HasMemory {
 		values[14] = math.NaN()

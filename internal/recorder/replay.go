@@ -67,15 +67,26 @@ type replayed struct {
 	values []float64
 }
 
+// replayedTarget is a target of the block that is read.
+type replayedTarget struct {
+	// writer is nil until its first row; unwanted has none.
+	writer   *replayed
+	unwanted bool
+	// stale: the sums are others than in the writer's values. Most containers do nothing between two ticks.
+	stale bool
+}
+
 func (r *replay) block(b *Block) error {
-	sums := make([][flightFields]uint64, len(b.Targets))
-	writers := make([]*replayed, len(b.Targets))
+	sums, targets := make([][flightFields]uint64, len(b.Targets)), make([]replayedTarget, len(b.Targets))
+	for i := range targets {
+		targets[i].stale = true
+	}
 	for rest := b.Data; len(rest) > 0; {
 		tick, changes, after, err := readTick(rest)
 		if err != nil {
 			return err
 		}
-		if rest, err = applyChanges(after, changes, sums); err != nil {
+		if rest, err = applyChanges(after, changes, sums, targets); err != nil {
 			return err
 		}
 		tick.DueNS = b.FirstDueNS + tick.Number*uint64(r.data.Interval)
@@ -85,7 +96,7 @@ func (r *replay) block(b *Block) error {
 		if at.Before(r.since) || !r.data.Until.IsZero() && at.After(r.data.Until) {
 			continue
 		}
-		if err := r.rows(b, &tick, at, sums, writers); err != nil {
+		if err := r.rows(b, &tick, at, sums, targets); err != nil {
 			return err
 		}
 	}
@@ -105,13 +116,14 @@ func readTick(d []byte) (tick model.Tick, changes uint64, rest []byte, err error
 	return tick, changes, d, nil
 }
 
-func applyChanges(d []byte, changes uint64, sums [][flightFields]uint64) ([]byte, error) {
+func applyChanges(d []byte, changes uint64, sums [][flightFields]uint64, targets []replayedTarget) ([]byte, error) {
 	for range changes {
 		index, n := binary.Uvarint(d)
 		if n <= 0 || index >= uint64(len(sums)) {
 			return nil, errCutBlock
 		}
 		d = d[n:]
+		targets[index].stale = true
 		mask, n := binary.Uvarint(d)
 		if n <= 0 {
 			return nil, errCutBlock
@@ -133,7 +145,7 @@ func applyChanges(d []byte, changes uint64, sums [][flightFields]uint64) ([]byte
 }
 
 func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFields]uint64,
-	writers []*replayed) error {
+	targets []replayedTarget) error {
 	if missing := tick.Number - r.next; r.progress.Ticks > 0 && missing > 0 {
 		r.progress.Lost += missing
 		for _, w := range r.writers {
@@ -147,25 +159,31 @@ func (r *replay) rows(b *Block, tick *model.Tick, at time.Time, sums [][flightFi
 	r.progress.WorstLatenessNS = max(r.progress.WorstLatenessNS, lateness)
 	r.progress.CostNS += tick.CostNS
 	for i := range b.Targets {
-		t := &b.Targets[i]
-		if tick.Number < t.From || tick.Number > t.To {
+		t, of := &b.Targets[i], &targets[i]
+		if tick.Number < t.From || tick.Number > t.To || of.unwanted {
 			continue
 		}
-		c := r.known[keyOf(t.Container)]
-		if r.o.Wanted != nil && !r.o.Wanted(c) {
-			continue
-		}
-		if writers[i] == nil {
+		if of.writer == nil {
+			c := r.known[keyOf(t.Container)]
+			if of.unwanted = r.o.Wanted != nil && !r.o.Wanted(c); of.unwanted {
+				continue
+			}
 			var err error
-			if writers[i], err = r.writer(c, at); err != nil {
+			if of.writer, err = r.writer(c, at); err != nil {
 				return err
 			}
 		}
-		w, s := writers[i], sampleOf(&sums[i])
-		kernelValues(w.values, tick, &s)
+		w := of.writer
+		if of.stale {
+			s := sampleOf(&sums[i])
+			kernelValues(w.values, tick, &s)
+			of.stale = false
+		} else {
+			tickValues(w.values, tick)
+		}
 		r.progress.Rows++
 		if err := w.Row(at, w.values); err != nil {
-			return fmt.Errorf("writing %s: %w", c.Name, err)
+			return fmt.Errorf("writing %s: %w", r.known[keyOf(t.Container)].Name, err)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package sched
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 
 	"github.com/cilium/ebpf"
@@ -31,8 +32,13 @@ type contentionReader struct {
 	running *ebpf.Map
 	dropped host.Drops[contentionContentionDrop]
 	cpus    int
-	// indices of the pairs in the reading that is being made.
-	indices map[pairKey]int
+	// keys are those of the table's entries at the last reading, and numbers the places of their pairs in an answer, which
+	// has distinct ones.
+	keys     []pairKey
+	numbers  []int32
+	distinct int
+	// live are the groups of that reading.
+	live map[model.CgroupID]bool
 	// gone are groups without a slot of which there are pairs, with the number of readings that found some.
 	gone map[model.CgroupID]int
 	used uint64
@@ -86,7 +92,7 @@ func (p *Sched) tryContention(k *host.Kernel) error {
 	p.OnClose(host.CloserFunc(maps.Close))
 	r := &contentionReader{running: made.ContentionCpus, cpus: k.CPUs,
 		dropped: host.Drops[contentionContentionDrop]{Counts: made.ContentionDrops, Names: contentionDropNames},
-		indices: make(map[pairKey]int), gone: make(map[model.CgroupID]int)}
+		gone:    make(map[model.CgroupID]int)}
 	if r.lanes, err = host.MapTable[contentionContentionLane](made.ContentionLanes); err != nil {
 		return err
 	}
@@ -157,41 +163,81 @@ func (p *Sched) ReadContention() (*model.KernelContention, error) {
 const goneReadings = 2
 
 // sumPairs sums the pairs over all CPUs, and evicts those of groups that are gone. A thread that has waited behind one
-// for long may make its pair again, so the pairs count, and not which groups were removed.
+// for long may make its pair again, so the pairs count, and not which groups were removed. The answer has the pairs in
+// the same order as the one before, unless there are others.
 func (r *contentionReader) sumPairs(live map[model.CgroupID]bool) []model.CgroupPair {
-	pairs := make([]model.CgroupPair, 0, len(r.indices))
-	gone := make(map[model.CgroupID]int)
-	clear(r.indices)
-	r.used = 0
-	for i := range r.pairs.Entries {
-		e := &r.pairs.Entries[i]
-		victim := host.Load(&e.Victim)
-		if victim == 0 {
+	same := r.readKeys()
+	pairs := make([]model.CgroupPair, r.distinct)
+	for i, key := range r.keys {
+		if key.victim == 0 {
 			continue
 		}
-		r.used++
-		key := pairKey{model.CgroupID(victim), model.CgroupID(host.Load(&e.Culprit))}
-		index, found := r.indices[key]
-		if !found {
-			index = len(pairs)
-			r.indices[key] = index
-			pairs = append(pairs, model.CgroupPair{Victim: key.victim, Culprit: key.culprit})
-		}
-		sum := &pairs[index]
+		e, sum := &r.pairs.Entries[i], &pairs[r.numbers[i]]
+		sum.Victim, sum.Culprit = key.victim, key.culprit
 		sum.WaitNS += host.Load(&e.WaitNs)
 		sum.Preemptions += host.Load(&e.Preemptions)
+	}
+	if !same || len(r.gone) > 0 || !maps.Equal(live, r.live) {
+		r.evict(live)
+	}
+	r.live = live
+	return pairs
+}
+
+// readKeys reads which pairs there are, and reports whether they are those of the last reading. Only this reader frees an
+// entry: what has a key keeps it.
+func (r *contentionReader) readKeys() (same bool) {
+	if r.keys == nil {
+		r.keys, r.numbers = make([]pairKey, len(r.pairs.Entries)), make([]int32, len(r.pairs.Entries))
+	}
+	same, r.used = true, 0
+	for i := range r.pairs.Entries {
+		e, key := &r.pairs.Entries[i], pairKey{}
+		if victim := host.Load(&e.Victim); victim != 0 {
+			key = pairKey{model.CgroupID(victim), model.CgroupID(host.Load(&e.Culprit))}
+			r.used++
+		}
+		if key != r.keys[i] {
+			r.keys[i], same = key, false
+		}
+	}
+	if same {
+		return true
+	}
+	numbers := make(map[pairKey]int32, r.distinct)
+	for i, key := range r.keys {
+		if key.victim == 0 {
+			continue
+		}
+		number, found := numbers[key]
+		if !found {
+			number = int32(len(numbers))
+			numbers[key] = number
+		}
+		r.numbers[i] = number
+	}
+	r.distinct = len(numbers)
+	return false
+}
+
+// evict frees the entries of groups that were gone at several readings.
+func (r *contentionReader) evict(live map[model.CgroupID]bool) {
+	gone := make(map[model.CgroupID]int)
+	for i, key := range r.keys {
+		if key.victim == 0 {
+			continue
+		}
 		for _, id := range []model.CgroupID{key.victim, key.culprit} {
 			if live[id] {
 				continue
 			}
 			gone[id] = r.gone[id] + 1
 			if gone[id] > goneReadings {
-				host.Store(&e.Victim, 0)
+				host.Store(&r.pairs.Entries[i].Victim, 0)
 			}
 		}
 	}
 	r.gone = gone
-	return pairs
 }
 
 // release empties the slot of a group that is gone, before another gets it.
