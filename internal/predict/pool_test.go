@@ -231,7 +231,7 @@ func TestPoolIsTheLimit(t *testing.T) {
 // 99th percentile at 60 % of it is nearer with as much of the queue as is known of the pool than without; its interval holds
 // the truth. Where connections are opened when they are needed, and kept, it is not further off.
 func TestPoolIsNotKnownYet(t *testing.T) {
-	const runs = 50
+	const runs = 30
 	f := func(p pooled) (with, without float64) {
 		t.Helper()
 		var off, bare []float64
@@ -246,7 +246,7 @@ func TestPoolIsNotKnownYet(t *testing.T) {
 				}
 			}
 			rate := 0.6 * p.limit()
-			truth := float64(*p.entry(r, rate, 50_000).P99)
+			truth := float64(*p.entry(r, rate, 30_000).P99)
 			h := historyOf(all)
 			told, err := h.Predict(Scenario{Rate: rate})
 			if err != nil || len(told.Entries) != 1 || told.Entries[0].Then == nil {
