@@ -133,6 +133,7 @@ func unprivileged(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	_, err = io.Copy(to, from)
 	ts.Check(err)
+	ts.Check(to.Chmod(0o755)) // whatever the umask
 	ts.Check(to.Close())
 	command := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
 	command.Dir = dir
