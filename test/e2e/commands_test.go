@@ -83,6 +83,10 @@ func TestReadmeCommands(t *testing.T) {
 			command = strings.Replace(command, "recordings", recordings, 1) + " --socket " + o.argument("--socket")
 		case name == "report":
 			command, _, _ = strings.Cut(strings.Replace(command, "recordings/", recordings, 1), ">")
+		case name == "whatif":
+			command += " --server http://" + o.address
+		case name == "probe": // the demo's containers, which are not here
+			command = strings.NewReplacer("shop-gateway", c.name, "shop-redis", "host").Replace(command) + " --duration 500ms"
 		case name == "top":
 			command += " --once"
 			fallthrough
@@ -91,7 +95,7 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		shown[name]++
 		want := map[string]string{"curl": c.name, "top": c.name, "map": "", "doctor": "The main job can be done",
-			"up": "page", "server": "OTLP",
+			"up": "page", "server": "OTLP", "whatif": "learn", "probe": "one-way delays are exact",
 			"record": "Recorded in", "report": "<html"}[name]
 		switch {
 		case strings.Contains(command, "--anomalies"):
@@ -126,7 +130,7 @@ func TestReadmeCommands(t *testing.T) {
 			edge = strings.Trim(strings.TrimSpace(text.String()), `"`)
 		}
 	}
-	for _, name := range []string{"up", "server", "top", "map", "curl", "doctor", "record", "report"} {
+	for _, name := range []string{"up", "server", "top", "map", "curl", "doctor", "record", "report", "whatif", "probe"} {
 		if shown[name] == 0 {
 			t.Errorf("the README shows no %s: %v", name, shown)
 		}

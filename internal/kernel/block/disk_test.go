@@ -72,11 +72,13 @@ func (d *loopDevice) number(t *testing.T) {
 // settle waits for what udev and others look up on a new device.
 func settle(t *testing.T) { t.Helper(); exec.Command("udevadm", "settle").Run() }
 
-// diskstats are the kernel's own counters of a device: reads, read sectors, writes, written sectors, discards, flushes.
-func (d *loopDevice) diskstats(t *testing.T) (s struct {
-	reads, readBytes, writes, writeBytes, discards, discardBytes,
-	flushes uint64
-}) {
+// diskstats are the kernel's own counters of a device. What is merged into a request is none by itself: while a device is
+// busy, that happens to those next to each other that wait.
+type diskstats struct {
+	reads, readsMerged, readBytes, writes, writesMerged, writeBytes, discards, discardBytes, flushes uint64
+}
+
+func (d *loopDevice) diskstats(t *testing.T) (s diskstats) {
 	t.Helper()
 	text, err := os.ReadFile("/sys/block/" + d.name + "/stat")
 	if err != nil {
@@ -86,7 +88,7 @@ func (d *loopDevice) diskstats(t *testing.T) (s struct {
 	for i, f := range strings.Fields(string(text)) {
 		fmt.Sscan(f, &n[i])
 	}
-	s.reads, s.readBytes, s.writes, s.writeBytes = n[0], n[2]*512, n[4], n[6]*512
+	s.reads, s.readsMerged, s.readBytes, s.writes, s.writesMerged, s.writeBytes = n[0], n[1], n[2]*512, n[4], n[5], n[6]*512
 	s.discards, s.discardBytes, s.flushes = n[11], n[13]*512, n[15]
 	return s
 }
@@ -233,19 +235,20 @@ func TestDiskCountsWhatFioAndTheKernelsFilesTell(t *testing.T) {
 		"--iodepth=8")
 	settle(t)
 	all := readDisks(t, p)
-	got := on(all, device.block, g.ID(t))
-	if got.Read.Bytes != job.Read.Bytes || got.Write.Bytes != job.Write.Bytes || got.Read.Operations != job.Read.Total ||
-		got.Write.Operations != job.Write.Total || job.Read.Total+job.Write.Total != 4096 {
-		t.Errorf("counted %d bytes in %d reads and %d in %d writes; fio %+v", got.Read.Bytes, got.Read.Operations,
-			got.Write.Bytes,
-			got.Write.Operations, job)
+	got, after := on(all, device.block, g.ID(t)), device.diskstats(t)
+	readsMerged, writesMerged := after.readsMerged-before.readsMerged, after.writesMerged-before.writesMerged
+	if got.Read.Bytes != job.Read.Bytes || got.Write.Bytes != job.Write.Bytes ||
+		got.Read.Operations+readsMerged != job.Read.Total || got.Write.Operations+writesMerged != job.Write.Total ||
+		job.Read.Total+job.Write.Total != 4096 {
+		t.Errorf("counted %d bytes in %d reads and %d in %d writes, %d and %d merged; fio %+v", got.Read.Bytes,
+			got.Read.Operations, got.Write.Bytes, got.Write.Operations, readsMerged, writesMerged, job)
 	}
 	readBytes, writeBytes, reads, writes := fileCounts(g, t, device)
-	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations != reads ||
-		got.Write.Operations != writes {
-		t.Errorf("counted %d bytes in %d reads and %d in %d writes; the group's files say %d in %d and %d in %d",
-			got.Read.Bytes,
-			got.Read.Operations, got.Write.Bytes, got.Write.Operations, readBytes, reads, writeBytes, writes)
+	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations+readsMerged != reads ||
+		got.Write.Operations+writesMerged != writes {
+		t.Errorf("counted %d bytes in %d reads and %d in %d writes, %d and %d merged; the group's files say %d in %d and %d in %d",
+			got.Read.Bytes, got.Read.Operations, got.Write.Bytes, got.Write.Operations, readsMerged, writesMerged, readBytes,
+			reads, writeBytes, writes)
 	}
 	for _, o := range []model.DiskOperations{got.Read, got.Write} {
 		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 ||
@@ -268,9 +271,7 @@ func TestDiskCountsWhatFioAndTheKernelsFilesTell(t *testing.T) {
 }
 
 // checkWhole holds the sum over all groups against the kernel's counters of the device.
-func checkWhole(t *testing.T, sum, earlier model.DeviceCounters, before struct {
-	reads, readBytes, writes, writeBytes, discards, discardBytes, flushes uint64
-}, device *loopDevice) {
+func checkWhole(t *testing.T, sum, earlier model.DeviceCounters, before diskstats, device *loopDevice) {
 	t.Helper()
 	sum = sum.Since(&earlier)
 	after := device.diskstats(t)
@@ -396,11 +397,13 @@ func TestRequestsThatAreNotNear(t *testing.T) {
 	p := openDisks(t, Options{NearRequests: 1})
 	device := newLoopDevice(t, 64<<20)
 	g := diskGroup(t, "far", device)
+	before := device.diskstats(t)
 	job := fio(g, t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio",
 		"--iodepth=32")
 	got := on(readDisks(t, p), device.block, g.ID(t))
-	if got.Read.Operations != job.Read.Total || got.Read.Latency.Count != job.Read.Total || got.Read.Untimed != 0 {
-		t.Errorf("%+v, fio %+v", got.Read, job)
+	merged := device.diskstats(t).readsMerged - before.readsMerged
+	if got.Read.Operations+merged != job.Read.Total || got.Read.Latency.Count != got.Read.Operations || got.Read.Untimed != 0 {
+		t.Errorf("%+v, %d merged, fio %+v", got.Read, merged, job)
 	}
 }
 
@@ -524,8 +527,7 @@ func TestDevicesWithoutRequests(t *testing.T) {
 	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations != reads ||
 		got.Write.Operations != writes {
 		t.Errorf("counted %d bytes in %d reads and %d in %d writes; the group's files say %d in %d and %d in %d",
-			got.Read.Bytes,
-			got.Read.Operations, got.Write.Bytes, got.Write.Operations, readBytes, reads, writeBytes, writes)
+			got.Read.Bytes, got.Read.Operations, got.Write.Bytes, got.Write.Operations, readBytes, reads, writeBytes, writes)
 	}
 	for _, o := range []model.DiskOperations{got.Read, got.Write} {
 		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 ||

@@ -778,9 +778,8 @@ func TestDataAfterItsEdgeIsGone(t *testing.T) {
 		}
 	}
 	release()
-	hold := make(chan struct{})
-	defer close(hold)
 	kerneltest.Eventually(t, "another edge has the index", func() bool {
+		hold := make(chan struct{})
 		other := kerneltest.Serve(t, func(conn *net.TCPConn) {
 			defer conn.Close()
 			<-hold
@@ -788,9 +787,11 @@ func TestDataAfterItsEdgeIsGone(t *testing.T) {
 		again := kerneltest.Dial(t, other.String())
 		again.Write(request)
 		if heir() != nil {
+			t.Cleanup(func() { close(hold) })
 			return true
 		}
 		again.Close()
+		close(hold)
 		release()
 		return false
 	})

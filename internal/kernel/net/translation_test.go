@@ -515,15 +515,16 @@ func TestAcceptedByAnotherGroupThanListens(t *testing.T) {
 				known.Add(&e.Counters)
 			}
 		}
-		return served.Closes == 10 && known.Closes == 9
+		return served.Closes == 10 && known.Closes >= 9
 	})
 	if served.Opens != 10 || served.Transactions() != 10*requests {
 		t.Errorf("who accepts has %d opened and %d transactions, want 10 and %d", served.Opens, served.Transactions(),
 			10*requests)
 	}
-	if known.Opens != 9 || known.Transactions() != 9*requests {
-		t.Errorf("the client knows of %d opened and %d transactions, want 9 and %d", known.Opens, known.Transactions(),
-			9*requests)
+	// When the client's end of the first is first counted, nobody may have accepted it yet.
+	if known.Opens < 9 || known.Opens > 10 || known.Closes != known.Opens || known.Transactions() != known.Opens*requests {
+		t.Errorf("the client knows of %d opened, %d closed and %d transactions, want 9 or 10, all closed, with %d each",
+			known.Opens, known.Closes, known.Transactions(), requests)
 	}
 }
 
