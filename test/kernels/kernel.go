@@ -50,6 +50,9 @@ type kernel struct {
 	rdma, clock []string
 }
 
+// errUnusable: the package is there, and is not what this program can unpack.
+var errUnusable = errors.New("the package cannot be used")
+
 // kernel is the series' newest one. It is fetched once.
 func (s series) kernel(dir string) (kernel, error) {
 	dir, err := filepath.Abs(dir) // apt-get downloads into its working directory
@@ -103,7 +106,7 @@ func (a apt) kernel(dir, pattern string) (kernel, error) {
 		return kernel{}, err
 	}
 	if err := unpack(packages[0], part); err != nil {
-		return kernel{}, fmt.Errorf("unpacking %s: %w", name, err)
+		return kernel{}, fmt.Errorf("unpacking %s: %w: %w", name, errUnusable, err)
 	}
 	if err := os.Rename(part, place); err != nil {
 		return kernel{}, err

@@ -40,7 +40,7 @@ func moduleName(path string) (name string, ok bool) {
 		return "", false
 	}
 	for _, dir := range []string{"fs/", "lib/", "crypto/", "arch/x86/crypto/", "drivers/block/", "drivers/infiniband/", "drivers/net/",
-		"net/"} {
+		"drivers/pps/", "drivers/ptp/", "net/"} {
 		ok = ok || strings.HasPrefix(below, dir)
 	}
 	name, isModule := strings.CutSuffix(strings.TrimSuffix(filepath.Base(below), ".xz"), moduleSuffix)
