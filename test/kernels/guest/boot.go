@@ -221,6 +221,19 @@ func verdictsOf(output []byte) (note string, counts map[string]int) {
 	return note, counts
 }
 
+// runAllTests runs tests of which none may be skipped, and answers how many there were and what they printed.
+func runAllTests(command *exec.Cmd) (note string, output []byte, err error) {
+	var printed bytes.Buffer
+	if err := runTests(command, &printed); err != nil {
+		return "", nil, err
+	}
+	note, counts := verdictsOf(printed.Bytes())
+	if counts["SKIP"] > 0 || counts["PASS"] == 0 {
+		return "", nil, fmt.Errorf("%s, want none skipped", note)
+	}
+	return note, printed.Bytes(), nil
+}
+
 func send(r report.Report) error {
 	port, err := os.OpenFile(reportDevice, os.O_WRONLY, 0)
 	if err != nil {
