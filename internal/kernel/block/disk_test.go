@@ -227,8 +227,12 @@ const direct = "--direct=1"
 
 func TestDiskCountsWhatFioAndTheKernelsFilesTell(t *testing.T) {
 	p := openDisks(t, Options{})
+	kerneltest.CountExactly(t, func(f *kerneltest.Faults, number int) { diskCounts(t, f, p, fmt.Sprint("disk", number)) })
+}
+
+func diskCounts(t *testing.T, f *kerneltest.Faults, p *blockAndGroups, group string) {
 	device := newLoopDevice(t, 64<<20)
-	g := diskGroup(t, "disk", device)
+	g := diskGroup(t, group, device)
 	before := device.diskstats(t)
 	earlier := on(readDisks(t, p), device.block, 0)
 	job := fio(g, t, "--filename="+device.path, direct, "--rw=randrw", "--bs=4k", "--size=16m", "--ioengine=libaio",
@@ -240,13 +244,13 @@ func TestDiskCountsWhatFioAndTheKernelsFilesTell(t *testing.T) {
 	if got.Read.Bytes != job.Read.Bytes || got.Write.Bytes != job.Write.Bytes ||
 		got.Read.Operations+readsMerged != job.Read.Total || got.Write.Operations+writesMerged != job.Write.Total ||
 		job.Read.Total+job.Write.Total != 4096 {
-		t.Errorf("counted %d bytes in %d reads and %d in %d writes, %d and %d merged; fio %+v", got.Read.Bytes,
+		f.Errorf("counted %d bytes in %d reads and %d in %d writes, %d and %d merged; fio %+v", got.Read.Bytes,
 			got.Read.Operations, got.Write.Bytes, got.Write.Operations, readsMerged, writesMerged, job)
 	}
 	readBytes, writeBytes, reads, writes := fileCounts(g, t, device)
 	if got.Read.Bytes != readBytes || got.Write.Bytes != writeBytes || got.Read.Operations+readsMerged != reads ||
 		got.Write.Operations+writesMerged != writes {
-		t.Errorf("counted %d bytes in %d reads and %d in %d writes, %d and %d merged; the group's files say %d in %d and %d in %d",
+		f.Errorf("counted %d bytes in %d reads and %d in %d writes, %d and %d merged; the group's files say %d in %d and %d in %d",
 			got.Read.Bytes, got.Read.Operations, got.Write.Bytes, got.Write.Operations, readsMerged, writesMerged, readBytes,
 			reads, writeBytes, writes)
 	}
@@ -254,7 +258,7 @@ func TestDiskCountsWhatFioAndTheKernelsFilesTell(t *testing.T) {
 		if o.Latency == nil || o.Latency.Count != o.Operations || o.Latency.SumNS != o.TimeNS || o.TimeNS == 0 ||
 			o.QueueNS == 0 ||
 			o.Untimed != 0 || o.Errors != 0 {
-			t.Errorf("%+v of %d operations", o.Latency, o.Operations)
+			f.Errorf("%+v of %d operations", o.Latency, o.Operations)
 		}
 	}
 	slot, found := p.SlotDisk(g.ID(t))
@@ -265,13 +269,14 @@ func TestDiskCountsWhatFioAndTheKernelsFilesTell(t *testing.T) {
 	if !found || slot.ReadBytes < want.ReadBytes || slot.WriteBytes < want.WriteBytes || slot.Reads < want.Reads ||
 		slot.Writes < want.Writes ||
 		slot.ReadNS < want.ReadNS || slot.WriteNS < want.WriteNS || slot.QueueNS < want.QueueNS {
-		t.Errorf("the slot has %+v, want at least %+v", slot, want)
+		f.Errorf("the slot has %+v, want at least %+v", slot, want)
 	}
-	checkWhole(t, on(all, device.block, 0), earlier, before, device)
+	checkWhole(t, f, on(all, device.block, 0), earlier, before, device)
 }
 
 // checkWhole holds the sum over all groups against the kernel's counters of the device.
-func checkWhole(t *testing.T, sum, earlier model.DeviceCounters, before diskstats, device *loopDevice) {
+func checkWhole(t *testing.T, f interface{ Errorf(string, ...any) }, sum, earlier model.DeviceCounters, before diskstats,
+	device *loopDevice) {
 	t.Helper()
 	sum = sum.Since(&earlier)
 	after := device.diskstats(t)
@@ -283,7 +288,7 @@ func checkWhole(t *testing.T, sum, earlier model.DeviceCounters, before diskstat
 	after.discardBytes -= before.discardBytes
 	if sum.Read.Operations != after.reads || sum.Read.Bytes != after.readBytes || sum.Write.Bytes != after.writeBytes ||
 		sum.Discard.Operations != after.discards || sum.Discard.Bytes != after.discardBytes {
-		t.Errorf("all groups: %+v, the device %+v", sum, after)
+		f.Errorf("all groups: %+v, the device %+v", sum, after)
 	}
 }
 
@@ -389,21 +394,25 @@ func TestDiskFlushesAndDiscards(t *testing.T) {
 		t.Errorf("%d flushes of the device, %d writes and %d flushes; the device counted %+v before, %+v after", own,
 			sum.Write.Operations, sum.Flush.Operations-own, before, after)
 	}
-	checkWhole(t, on(all, device.block, 0), earlier, before, device)
+	checkWhole(t, t, on(all, device.block, 0), earlier, before, device)
 }
 
 // TestRequestsThatAreNotNear has an array for a single one.
 func TestRequestsThatAreNotNear(t *testing.T) {
 	p := openDisks(t, Options{NearRequests: 1})
+	kerneltest.CountExactly(t, func(f *kerneltest.Faults, number int) { requestsNotNear(t, f, p, fmt.Sprint("far", number)) })
+}
+
+func requestsNotNear(t *testing.T, f *kerneltest.Faults, p *blockAndGroups, group string) {
 	device := newLoopDevice(t, 64<<20)
-	g := diskGroup(t, "far", device)
+	g := diskGroup(t, group, device)
 	before := device.diskstats(t)
 	job := fio(g, t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio",
 		"--iodepth=32")
 	got := on(readDisks(t, p), device.block, g.ID(t))
 	merged := device.diskstats(t).readsMerged - before.readsMerged
 	if got.Read.Operations+merged != job.Read.Total || got.Read.Latency.Count != got.Read.Operations || got.Read.Untimed != 0 {
-		t.Errorf("%+v, %d merged, fio %+v", got.Read, merged, job)
+		f.Errorf("%+v, %d merged, fio %+v", got.Read, merged, job)
 	}
 }
 
@@ -538,7 +547,7 @@ func TestDevicesWithoutRequests(t *testing.T) {
 	// zram leaves discards out of its counters.
 	whole := on(all, device.block, 0)
 	whole.Discard = model.DiskOperations{}
-	checkWhole(t, whole, earlier, before, device)
+	checkWhole(t, t, whole, earlier, before, device)
 }
 
 // TestDisksOfForgottenGroupsAreEvicted reads what was counted up to the end once more, and no more then.
