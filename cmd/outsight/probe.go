@@ -18,6 +18,7 @@ import (
 	"outsight/internal/agent"
 	"outsight/internal/container"
 	"outsight/internal/graph"
+	"outsight/internal/hostclock"
 	"outsight/internal/probe"
 	"outsight/internal/stamp"
 )
@@ -25,8 +26,10 @@ import (
 type probeOptions struct {
 	probe.Options
 	output, keyFile, dockerSocket string
-	capacity                      bool
-	capacityBytes                 byteSize
+	// device is what this host's clock is compared with.
+	device        hostclock.Device
+	capacity      bool
+	capacityBytes byteSize
 	// socket and remote are who is asked for what is measured all the time.
 	socket string
 	remote remoteFlags
@@ -86,6 +89,7 @@ Exit code 0 if something came back from B, 1 if nothing did or a container ended
 	f.BoolVar(&o.capacity, "capacity", false, "measure the capacity each way by a burst of TCP, when the rest is done")
 	f.Var(&o.capacityBytes, "capacity-bytes", "the most that a burst may have, in each direction, as in 2MB")
 	f.StringVar(&o.keyFile, "key-file", "", "file with the key of a reflector that wants HMAC")
+	f.Var(&o.device, "clock-device", hostclock.Help)
 	f.StringVar(&o.socket, "socket", agent.DefaultSocket, "where the agent of this host answers")
 	o.remote.add(f, "measurements")
 	f.StringVar(&o.dockerSocket, "docker-socket", container.DockerSocket(os.Getenv("DOCKER_HOST")), "where Docker answers")
@@ -132,6 +136,10 @@ func (o *probeOptions) run(ctx context.Context, a, b string, log *slog.Logger, o
 		return err
 	}
 	defer finder.Close()
+	if o.Clock, err = hostclock.Open(o.device); err != nil {
+		return err
+	}
+	defer o.Clock.Close()
 	var places []*probe.Place
 	for _, name := range []string{a, b} {
 		place, err := finder.Find(ctx, name)
@@ -144,10 +152,15 @@ func (o *probeOptions) run(ctx context.Context, a, b string, log *slog.Logger, o
 	if isTerminal(errOut) {
 		o.Progress = func(p probe.Progress) { fmt.Fprintf(errOut, "\r%s\x1b[K", progressLine(p)) }
 	}
+	stop := o.Clock.Follow()
 	r, err := probe.Measure(ctx, places[0], places[1], o.Options)
+	unread := stop()
 	say(errOut, "\r\x1b[K")
 	if err != nil {
 		return withRoot(err)
+	}
+	if unread != nil {
+		r.Missing = append(r.Missing, probe.Missing{What: "clock device", Why: unread.Error()})
 	}
 	if err := o.keep(ctx, r); err != nil {
 		fmt.Fprintf(errOut, "outsight: the agent of this host does not keep the capacity: %v\n", err)
@@ -281,11 +294,28 @@ func writeSession(out io.Writer, s *probe.Session) {
 	case s.Clocks == probe.OneClock:
 		fmt.Fprintf(out, "One clock: one-way delays are exact; %.0f %% of the times are the kernel's.\n", 100*s.KernelTimes)
 	case s.There.Delay != nil && s.Back.Delay != nil:
-		fmt.Fprintf(out, "One-way delays ± %s: both clocks are kept.\n", shortTime(s.ClockError))
+		fmt.Fprintf(out, "One-way delays ± %s: both clocks are kept: %s.\n", shortTime(s.ClockError), clocksOf(s))
 	default:
-		fmt.Fprintf(out, "Two clocks, known to %s: one-way delays are those above the least of their direction.\n",
-			shortTime(s.ClockError))
+		fmt.Fprintf(out, "Two clocks, known to %s: one-way delays are those above the least of their direction. The clock is %s.\n",
+			shortTime(s.ClockError), clocksOf(s))
 	}
+}
+
+// clockSources are the words for who says how far a clock is off.
+var clockSources = map[probe.ClockSource]string{probe.ByDevice: "by the PTP device", probe.ByKernel: "by the kernel",
+	probe.ByNTP: "by NTP", probe.ByPTP: "by PTP", probe.ByBITS: "by the operator's network", probe.ByGNSS: "by satellite",
+	probe.ByUnknown: "by what the reflector does not say"}
+
+func boundText(b probe.ClockBound) string {
+	if b.Source == probe.NotKept {
+		return "not kept"
+	}
+	return fmt.Sprintf("± %s %s", shortTime(b.Error), clockSources[b.Source])
+}
+
+// clocksOf says how far the two clocks are off.
+func clocksOf(s *probe.Session) string {
+	return fmt.Sprintf("here %s, there %s", boundText(*s.ClockHere), boundText(*s.ClockThere))
 }
 
 // writeService says what became of the class of service.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outsight/internal/hostclock"
+	"outsight/internal/probe"
 	"outsight/internal/stamp"
 )
 
@@ -18,6 +20,8 @@ type reflectorOptions struct {
 	allow           []string
 	rate            float64
 	length          time.Duration
+	// device is what this host's clock is compared with.
+	device hostclock.Device
 }
 
 func newReflector() *cobra.Command {
@@ -36,7 +40,20 @@ it was asked with. Needs no privilege but that of its port.`,
 			if err != nil {
 				return err
 			}
-			stats, err := o.run(c.Context(), at, options, func(at net.Addr) { say(c.ErrOrStderr(), "Answering at %s.\n", at) })
+			clock, err := hostclock.Open(o.device)
+			if err != nil {
+				return err
+			}
+			defer clock.Close()
+			stop := clock.Follow()
+			options.Clock = probe.HostClock(clock)
+			stats, err := o.run(c.Context(), at, options, func(at net.Addr) {
+				say(c.ErrOrStderr(), "Answering at %s. This host's clock is %s.\n", at, boundText(probe.BoundHere(options.Clock())))
+			})
+			stats.Clock = probe.BoundHere(options.Clock())
+			if unread := stop(); unread != nil {
+				fmt.Fprintf(c.ErrOrStderr(), "outsight: for a while the kernel's estimate of the clock counted: %v\n", unread)
+			}
 			if err != nil {
 				return err
 			}
@@ -49,6 +66,7 @@ it was asked with. Needs no privilege but that of its port.`,
 		"addresses and prefixes that are answered, as in 192.0.2.0/24; several separated by commas")
 	f.StringVar(&o.keyFile, "key-file", "", "file with a key of 16 bytes or more: only packets with its HMAC are answered")
 	f.Float64Var(&o.rate, "rate", 1000, "packets per second that each sender is answered at most")
+	f.Var(&o.device, "clock-device", hostclock.Help)
 	f.DurationVar(&o.length, "for", 0, "how long to answer; 0 is until Ctrl-C")
 	return c
 }
@@ -80,7 +98,7 @@ func (o *reflectorOptions) options() (options stamp.ReflectorOptions, at *net.UD
 	if err != nil {
 		return options, nil, err
 	}
-	options = stamp.ReflectorOptions{MaxPerSecond: o.rate, Clock: stamp.KernelClock,
+	options = stamp.ReflectorOptions{MaxPerSecond: o.rate,
 		Peer: func(a netip.Addr, _ uint16) (stamp.Key, bool) {
 			for _, p := range allowed {
 				if p.Contains(a.WithZone("")) {
@@ -95,6 +113,8 @@ func (o *reflectorOptions) options() (options stamp.ReflectorOptions, at *net.UD
 // reflectorReport is what is printed at the end.
 type reflectorReport struct {
 	Seconds float64 `json:"seconds"`
+	// Clock is this host's, at the end.
+	Clock probe.ClockBound `json:"clock"`
 	stamp.ReflectorStats
 }
 
@@ -120,5 +140,5 @@ func (o *reflectorOptions) run(ctx context.Context, at *net.UDPAddr, options sta
 	if err := reflector.Run(ctx); err != nil {
 		return r, err
 	}
-	return reflectorReport{time.Since(begun).Seconds(), reflector.Stats()}, nil
+	return reflectorReport{Seconds: time.Since(begun).Seconds(), ReflectorStats: reflector.Stats()}, nil
 }

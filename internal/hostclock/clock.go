@@ -94,6 +94,39 @@ func (c *Clock) Read(now time.Time) (Estimate, error) {
 	return e, errors.Join(err, failed)
 }
 
+// readEvery is the time between two readings.
+const readEvery = time.Second
+
+// Follow reads the device now and once a second, for programs that are no agent. What stop answers is why it could not be
+// read, if it could not at some time. Without a device there is nothing to follow.
+func (c *Clock) Follow() (stop func() error) {
+	if c.device == nil {
+		return func() error { return nil }
+	}
+	_, failed := c.Read(time.Now())
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticks := time.NewTicker(readEvery)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case now := <-ticks.C:
+				if _, err := c.Read(now); err != nil {
+					failed = err
+				}
+			}
+		}
+	}()
+	return func() error {
+		close(ended)
+		<-done
+		return failed
+	}
+}
+
 // kernelError is what the kernel estimates of what the clock's daemon told it; 0 where nobody keeps the clock.
 func kernelError(state int, t *unix.Timex) time.Duration {
 	if state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0 {

@@ -151,7 +151,7 @@ func (s *Sessions) reflect(ctx context.Context, r *containerReflector) error {
 	defer conn.Close()
 	reflector, err := stamp.NewReflector(conn.UDPConn, stamp.ReflectorOptions{
 		Peer:         func(from netip.Addr, number uint16) (stamp.Key, bool) { return r.peers.Load().key(from, number) },
-		MaxPerSecond: answersPerSecond, Clock: s.options.clock(),
+		MaxPerSecond: answersPerSecond, Clock: HostClock(s.options.Clock),
 	})
 	if err != nil {
 		return fmt.Errorf("making a reflector: %w", err)

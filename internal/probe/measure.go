@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"outsight/internal/hostclock"
 	"outsight/internal/stamp"
 )
 
@@ -23,6 +24,8 @@ type Options struct {
 	DSCP uint8
 	// Key of the reflector of another host; nil for open packets.
 	Key stamp.Key
+	// Clock is this host's; nil for one without a device.
+	Clock *hostclock.Clock
 	// Capacity is how many bytes a burst may have, in each direction; 0 measures none.
 	Capacity int64
 	// Progress is told some times a second how far it is; nil for nobody.

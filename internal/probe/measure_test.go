@@ -238,6 +238,16 @@ func overWire(t *testing.T, remote bool) {
 	if s.RoundTrip.Min < 0.006 {
 		t.Errorf("the round trip took %v s on a wire of 6 ms", s.RoundTrip.Min)
 	}
+	if remote {
+		if there := s.ClockThere; there == nil || there.Source != ByPTP || there.Error < 1e-3 || there.Error > 1.01e-3 {
+			t.Errorf("the reflector's clock is off by %+v, want 1 ms by PTP", there)
+		}
+		if here := s.ClockHere; here == nil || (here.Source == NotKept) != (s.Clocks == FreeClocks) || here.Source == ByDevice {
+			t.Errorf("this host's clock is off by %+v, and they are %s", here, s.Clocks)
+		}
+	} else if s.ClockHere != nil || s.ClockThere != nil {
+		t.Errorf("one clock is off by %+v and %+v", s.ClockHere, s.ClockThere)
+	}
 	switch {
 	case remote && s.Clocks == FreeClocks:
 		if s.There.Delay != nil || s.There.Above == nil || s.There.Above.Min != 0 || s.ClockError < 0.003 {
@@ -257,7 +267,15 @@ func runReflector(t *testing.T, at *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := stamp.NewReflector(conn, stamp.ReflectorOptions{Peer: func(netip.Addr, uint16) (stamp.Key, bool) { return nil, true }})
+	// Its clock is worse for a while: the worst that it said counts.
+	asked := 0
+	r, err := stamp.NewReflector(conn, stamp.ReflectorOptions{Peer: func(netip.Addr, uint16) (stamp.Key, bool) { return nil, true },
+		Clock: func() stamp.ErrorEstimate {
+			if asked++; asked >= 100 && asked < 150 {
+				return stamp.ErrorEstimate{Synchronized: true, Error: time.Millisecond, Source: stamp.ClockPTP}
+			}
+			return stamp.ErrorEstimate{Synchronized: true, Error: time.Microsecond, Source: stamp.ClockPTP}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ type Clocks string
 const (
 	// OneClock: both ends are on this host; one-way delays are exact.
 	OneClock Clocks = "one"
-	// KeptClocks: both are kept by a time daemon; one-way delays are off by the bound at most.
+	// KeptClocks: both are kept by a time daemon or a PTP device; one-way delays are off by the bound at most.
 	KeptClocks Clocks = "kept"
 	// FreeClocks: nothing is known; one-way delays are told above the least of their direction.
 	FreeClocks Clocks = "free"
@@ -90,6 +90,9 @@ type Session struct {
 	// which ClockOffset, what the reflector's clock is ahead, may be off. Both in seconds.
 	ClockError  float64 `json:"clock_error_seconds"`
 	ClockOffset float64 `json:"clock_offset_seconds"`
+	// ClockHere and ClockThere are the worst that was known of each clock meanwhile; nil with OneClock.
+	ClockHere  *ClockBound `json:"clock_here,omitempty"`
+	ClockThere *ClockBound `json:"clock_there,omitempty"`
 	// Service is nil where no class of service was asked for.
 	Service *Service `json:"class_of_service,omitempty"`
 	// KernelTimes is the share of the packets that count in the delays: those of which all times are the kernel's, or all

@@ -27,7 +27,7 @@ func (m *measurement) pair(ctx context.Context) (*Session, error) {
 	far := &farEnd{answers: map[uint32]stamp.Answer{}}
 	reflector, err := stamp.NewReflector(conn, stamp.ReflectorOptions{
 		Peer:         func(netip.Addr, uint16) (stamp.Key, bool) { return key, true },
-		MaxPerSecond: 10 * float64(time.Second/m.o.Interval), Answered: far.answered, Clock: stamp.KernelClock,
+		MaxPerSecond: 10 * float64(time.Second/m.o.Interval), Answered: far.answered, Clock: HostClock(m.o.Clock),
 	})
 	if err != nil {
 		conn.Close()
@@ -71,7 +71,7 @@ func (m *measurement) hello(ctx context.Context, at netip.AddrPort) (twamp, foun
 			return false, false, fmt.Errorf("making a socket at %s: %w", m.from.Name, err)
 		}
 		s, err := stamp.NewSender(conn, at, stamp.SenderOptions{Interval: 100 * time.Millisecond, Count: 3, Session: helloNumber,
-			Timeout: min(m.o.Timeout, time.Second/2), Key: m.o.Key, TWAMP: twamp, Clock: stamp.KernelClock, Direct: !twamp})
+			Timeout: min(m.o.Timeout, time.Second/2), Key: m.o.Key, TWAMP: twamp, Clock: HostClock(m.o.Clock), Direct: !twamp})
 		if err != nil {
 			conn.Close()
 			return false, false, err
@@ -101,7 +101,14 @@ func (m *measurement) session(ctx context.Context, at netip.AddrPort, far *farEn
 		return nil, fmt.Errorf("making a sender at %s: %w", m.from.Name, err)
 	}
 	o.Interval, o.Timeout, o.Count, o.Session = m.o.Interval, m.o.Timeout, m.o.packets(), sessionNumber
-	o.Clock, o.Direct, o.Clocks, o.DSCP = stamp.KernelClock, !o.TWAMP, !o.TWAMP, m.o.DSCP
+	o.Direct, o.Clocks, o.DSCP = !o.TWAMP, !o.TWAMP, m.o.DSCP
+	// Delays of all packets are told with one bound: the worst that was known while they were sent, and after that.
+	clock, here := HostClock(m.o.Clock), ClockBound{Source: ByKernel}
+	o.Clock = func() stamp.ErrorEstimate {
+		e := clock()
+		here = worse(here, BoundHere(e))
+		return e
+	}
 	sender, err := stamp.NewSender(conn, at, o)
 	if err != nil {
 		conn.Close()
@@ -130,7 +137,8 @@ func (m *measurement) session(ctx context.Context, at netip.AddrPort, far *farEn
 	}
 	s := &Session{Reflector: at}
 	s.count(packets, sender.Stats(), far)
-	s.time(packets, far)
+	o.Clock()
+	s.time(packets, far, here)
 	if o.DSCP != 0 {
 		s.Service = serviceOf(packets, o.DSCP)
 	}
@@ -224,8 +232,8 @@ func reordered(numbers []uint32) (count uint64) {
 	return count
 }
 
-// time says how long packets took.
-func (s *Session) time(packets []packet, far *farEnd) {
+// time says how long packets took, by this host's clock.
+func (s *Session) time(packets []packet, far *farEnd, here ClockBound) {
 	answered := answeredOf(packets)
 	if far != nil {
 		far.mu.Lock()
@@ -261,14 +269,18 @@ func (s *Session) time(packets []packet, far *farEnd) {
 		}
 	}
 	s.RoundTrip, s.There.Delay, s.Back.Delay = delaysOf(trips), delaysOf(there), delaysOf(back)
-	own, its := stamp.KernelClock(), fastest.Error
-	switch {
-	case far != nil:
+	if far != nil {
 		s.Clocks = OneClock
 		return
-	case own.Synchronized && its.Synchronized:
-		s.Clocks, s.ClockError = KeptClocks, (own.Error + its.Error).Seconds()
-	default:
+	}
+	its := boundOf(fastest.Error, fastest.Sample.Clocks)
+	for _, p := range answered {
+		its = worse(its, boundOf(p.Error, p.Sample.Clocks))
+	}
+	s.ClockHere, s.ClockThere = &here, &its
+	if here.Source != NotKept && its.Source != NotKept {
+		s.Clocks, s.ClockError = KeptClocks, here.Error+its.Error
+	} else {
 		s.Clocks, s.ClockError = FreeClocks, fastest.RoundTrip().Seconds()/2
 	}
 	s.ClockOffset = fastest.Offset().Seconds()

@@ -41,19 +41,6 @@ type SessionOptions struct {
 	Logger *slog.Logger
 }
 
-// clock tells how far this host's clock may be off, as STAMP does: by the device, or else by the kernel's estimate.
-func (o *SessionOptions) clock() func() stamp.ErrorEstimate {
-	if o.Clock == nil {
-		return stamp.KernelClock
-	}
-	return func() stamp.ErrorEstimate {
-		if bound, ok := o.Clock.ByDevice(time.Now()); ok {
-			return stamp.ErrorEstimate{Synchronized: true, Error: bound}
-		}
-		return stamp.KernelClock()
-	}
-}
-
 // Sessions measure the network to the hosts that a state names, and between containers, again and again, and answer those
 // that it names.
 type Sessions struct {
@@ -158,7 +145,7 @@ func OpenSessions(o SessionOptions) (*Sessions, error) {
 	s.at = netip.AddrPortFrom(bound.Addr().Unmap(), bound.Port())
 	s.reflector, err = stamp.NewReflector(conn, stamp.ReflectorOptions{
 		Peer:         func(from netip.Addr, number uint16) (stamp.Key, bool) { return s.peers.Load().key(from, number) },
-		MaxPerSecond: answersPerSecond, Clock: o.clock(),
+		MaxPerSecond: answersPerSecond, Clock: HostClock(o.Clock),
 	})
 	if err != nil {
 		conn.Close()
@@ -242,7 +229,7 @@ func (s *Sessions) apply(state *control.State) {
 		if old != nil && sameSession(&old.ContainerSession, w) {
 			continue
 		}
-		next := &running{ContainerSession: *w, tally: newTally(s.options.clock()), ended: make(chan struct{})}
+		next := &running{ContainerSession: *w, tally: newTally(HostClock(s.options.Clock)), ended: make(chan struct{})}
 		var before <-chan struct{}
 		if old != nil {
 			old.stop()
@@ -366,7 +353,7 @@ func (s *Sessions) send(ctx context.Context, r *running) error {
 		return err
 	}
 	sender, err := stamp.NewSender(conn.UDPConn, r.Reflector, stamp.SenderOptions{Interval: r.Interval(), Timeout: tripTimeout,
-		Session: r.Number, Key: r.Key, Clock: s.options.clock(), DSCP: r.DSCP, Direct: true})
+		Session: r.Number, Key: r.Key, Clock: HostClock(s.options.Clock), DSCP: r.DSCP, Direct: true})
 	if err != nil {
 		return err
 	}

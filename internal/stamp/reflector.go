@@ -1,6 +1,7 @@
 package stamp
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -219,7 +220,7 @@ func (r *Reflector) answer(b []byte, a arrival) *outgoing {
 	reply.Error.Format = request.Error.Format
 	s.next++
 	var tos uint8
-	reply.Extensions, tos = s.extensions(request.Extensions, a, reply.Error.Synchronized)
+	reply.Extensions, tos = s.extensions(request.Extensions, a, cmp.Or(reply.Error.Source, ClockFree))
 	s.answered++
 	reply.Sent = time.Now()
 	out := &outgoing{reply.Append(make([]byte, 0, len(b)), key), tos, Answer{From: a.from, Session: request.Session,
@@ -231,7 +232,7 @@ func (r *Reflector) answer(b []byte, a arrival) *outgoing {
 }
 
 // extensions are those of a request, filled in.
-func (s *session) extensions(asked Extensions, a arrival, synchronized bool) (filled Extensions, tos uint8) {
+func (s *session) extensions(asked Extensions, a arrival, source uint8) (filled Extensions, tos uint8) {
 	for _, e := range asked {
 		one := Extension{Flags: e.Flags &^ (Unrecognized | Malformed), Type: e.Type, Value: e.Value}
 		switch {
@@ -246,10 +247,7 @@ func (s *session) extensions(asked Extensions, a arrival, synchronized bool) (fi
 			tos = c.Wanted << 2
 			one.Value = Service{c.Wanted, a.tos >> 2, a.tos & 3}.Extension().Value
 		case e.Type == TimestampInformation && len(e.Value) == 4:
-			source, by := uint8(ClockFree), uint8(StampProgram)
-			if synchronized {
-				source = ClockNTP
-			}
+			by := uint8(StampProgram)
 			if a.stamped {
 				by = StampKernel
 			}

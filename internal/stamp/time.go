@@ -54,6 +54,8 @@ type ErrorEstimate struct {
 	Format       ClockFormat
 	// Error is an upper bound; it is written rounded up, in steps of less than 1 %.
 	Error time.Duration
+	// Source keeps the clock: ClockNTP and so on, 0 where that is not told. It is in the extension Clocks alone.
+	Source uint8
 }
 
 // KernelClock is how far this host's clock may be off by the kernel's own estimate, which a time daemon keeps; a second
@@ -62,9 +64,9 @@ func KernelClock() ErrorEstimate {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
 	if err != nil || state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0 {
-		return ErrorEstimate{Error: time.Second}
+		return ErrorEstimate{Error: time.Second, Source: ClockFree}
 	}
-	return ErrorEstimate{Synchronized: true, Error: time.Duration(t.Maxerror) * time.Microsecond}
+	return ErrorEstimate{Synchronized: true, Error: time.Duration(t.Maxerror) * time.Microsecond, Source: ClockNTP}
 }
 
 // put writes the estimate in 2 bytes: S, Z, six bits of scale, eight of multiplier; the error is multiplier * 2^(scale-32)

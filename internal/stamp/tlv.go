@@ -150,6 +150,8 @@ func (all Extensions) Service() (s Service, ok bool) {
 const (
 	ClockNTP     = 1
 	ClockPTP     = 2
+	ClockBITS    = 3 // a network operator's (SSU, BITS)
+	ClockGNSS    = 4
 	ClockFree    = 5 // by itself
 	StampNIC     = 1 // by the network card
 	StampKernel  = 2 // by its driver or the kernel

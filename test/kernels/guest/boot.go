@@ -37,7 +37,8 @@ func boot() {
 		}))
 	} else if os.Getenv(report.Clock) != "" {
 		r.Release = release()
-		r.Checks = append(r.Checks, check("clock of a card", clockTests), check("clock of an agent", clockOfAgent))
+		r.Checks = append(r.Checks, check("clock of a card", clockTests), check("clock of an agent", clockOfAgent),
+			check("clock of a probe", clockOfProbe))
 	} else if os.Getenv(report.RDMA) != "" {
 		r.Release = release()
 		r.Checks = append(r.Checks, check("RDMA devices", rdmaDevices), check("RDMA", rdmaTests),
