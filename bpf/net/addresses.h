@@ -6,6 +6,9 @@
 #include "include/kernel.h"
 #include "net/edges.h"
 
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
+
 static __always_inline void map_ipv4(struct address *to, __be32 from)
 {
 	u32 *word = (u32 *)to->bytes;

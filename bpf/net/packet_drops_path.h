@@ -25,8 +25,6 @@ struct {
 } packet_drops SEC(".maps");
 
 #define ROOT_CGROUP 1 /* of kernel sockets too */
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86dd
 #define TCP_TIME_WAIT 6
 #define TCP_NEW_SYN_RECV 12
 

@@ -23,6 +23,16 @@
 #define LET_PASS 1
 #define TCX_NEXT -1
 #define ETHERNET_HEADER 14
+#define ETH_P_TEB 0x6558 /* a frame of Ethernet */
+#define IPPROTO_IPIP 4
+#define IPPROTO_IPV6 41
+#define IPPROTO_DSTOPTS 60
+
+#define VXLAN_PORT 4789
+#define OLDER_VXLAN_PORT 8472 /* Linux's before that one was assigned; flannel and Cilium have it */
+#define VXLAN_HAS_NUMBER 0x08
+#define GENEVE_PORT 6081
+#define GENEVE_OPTIONS 0x3f /* their length, in words of four bytes */
 
 /* The present slice of time; set by the reader. 0: packets are not observed. */
 volatile u32 packet_slice = 0;
@@ -526,22 +536,85 @@ int packet_received(struct __sk_buff *skb)
 
 /* --- uplinks, which are Ethernet --- */
 
-/* What identifies a packet as its sample does; 0: it is none that may have one. */
+static __always_inline bool is_ip(u16 ethernet_type)
+{
+	return ethernet_type == ETH_P_IP || ethernet_type == ETH_P_IPV6;
+}
+
+/* Where the header of IP is in what a datagram encapsulates, as far as its headers tell; 0: nowhere. */
+static __noinline u32 ip_in_datagram(struct __sk_buff *skb, u32 data, u16 port)
+{
+	u32 frame = data + 8; /* as long are the headers of VXLAN (RFC 7348) and Geneve (RFC 8926) */
+	u8 header[4];
+	u16 type;
+
+	if ((port != VXLAN_PORT && port != OLDER_VXLAN_PORT && port != GENEVE_PORT) ||
+	    bpf_skb_load_bytes(skb, data, header, sizeof(header)))
+		return 0;
+	if (port == GENEVE_PORT) {
+		frame += (header[0] & GENEVE_OPTIONS) * 4;
+		type = (u16)header[2] << 8 | header[3];
+		if (is_ip(type))
+			return frame;
+		if (type != ETH_P_TEB)
+			return 0;
+	} else if (!(header[0] & VXLAN_HAS_NUMBER)) {
+		return 0;
+	}
+	if (bpf_skb_load_bytes(skb, frame + ETHERNET_HEADER - 2, &type, sizeof(type)))
+		return 0;
+	return is_ip(bpf_ntohs(type)) ? frame + ETHERNET_HEADER : 0;
+}
+
+/* The protocol after the options by which IPv6 bounds how often a packet is encapsulated (RFC 2473). */
+static __always_inline int skip_options(struct __sk_buff *skb, struct packet *packet)
+{
+	u8 header[2];
+
+	if (bpf_skb_load_bytes(skb, packet->transport, header, sizeof(header)))
+		return -1;
+	packet->transport += (header[1] + 1) * 8;
+	return header[0];
+}
+
+static __always_inline u64 udp_at_card(struct __sk_buff *skb, const struct packet *packet)
+{
+	u64 check = 0, identity = udp_identity(skb, packet, &check);
+
+	return identity ? mixed(identity ^ check) : 0;
+}
+
+/*
+ * What identifies a packet as its sample does; 0: it is none that may have one. Of one that is
+ * encapsulated, once, what it was before that.
+ */
 static __noinline u64 packet_at_card(struct __sk_buff *skb)
 {
 	struct packet packet = {.network = ETHERNET_HEADER};
 	int protocol = read_ip(skb, &packet);
-
-	if (protocol == IPPROTO_TCP && read_tcp(skb, &packet)) {
-		u32 zeros;
-		return mixed(tcp_identity(&packet, &zeros));
-	}
+	u32 inner = 0, zeros;
 	u16 source, destination;
-	if (protocol == IPPROTO_UDP && read_udp(skb, &packet, &source, &destination)) {
-		u64 check = 0, identity = udp_identity(skb, &packet, &check);
-		return identity ? mixed(identity ^ check) : 0;
+
+	if (protocol == IPPROTO_DSTOPTS)
+		protocol = skip_options(skb, &packet);
+	if (protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6) {
+		inner = packet.transport;
+	} else if (protocol == IPPROTO_UDP) {
+		if (!read_udp(skb, &packet, &source, &destination))
+			return 0;
+		inner = ip_in_datagram(skb, packet.transport + 8, destination);
+		if (!inner)
+			return udp_at_card(skb, &packet);
 	}
-	return 0;
+	if (inner) {
+		packet.network = inner;
+		protocol = read_ip(skb, &packet);
+		if (protocol == IPPROTO_UDP && read_udp(skb, &packet, &source, &destination))
+			return udp_at_card(skb, &packet);
+	}
+	if (protocol != IPPROTO_TCP || !read_tcp(skb, &packet))
+		return 0;
+	return mixed(tcp_identity(&packet, &zeros));
 }
 
 SEC("tcx/egress")

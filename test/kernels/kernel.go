@@ -120,7 +120,7 @@ const (
 	rdmaDir    = "rdma"
 	clockDir   = "clock"
 	// unpacked tells directories of this layout from older ones.
-	unpacked = "-with-clock"
+	unpacked = "-with-tunnels"
 )
 
 // kernelIn is what unpack has put into a directory.

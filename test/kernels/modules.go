@@ -10,9 +10,10 @@ import (
 	"strings"
 )
 
-// guestModules are what a guest loads: file systems, what they need without saying so, devices out of files for them, and
-// wires between network namespaces.
-var guestModules = []string{"crc32c_generic", "loop", "ext4", "xfs", "btrfs", "veth"}
+// guestModules are what a guest loads: file systems, what they need without saying so, devices out of files for them, wires
+// between network namespaces, and what encapsulates packets.
+var guestModules = []string{"crc32c_generic", "loop", "ext4", "xfs", "btrfs", "veth", "tun", "vxlan", "geneve", "ipip", "sit",
+	"ip6_tunnel"}
 
 // networkModules are what guests with a network load besides: its device, bridges, and what translates addresses.
 var networkModules = []string{"crc32c_generic", "e1000", "veth", "bridge", "iptable_nat", "xt_nat", "xt_MASQUERADE",

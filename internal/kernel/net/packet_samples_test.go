@@ -64,7 +64,7 @@ func TestPacketSamplesOfBothEnds(t *testing.T) {
 	w.delay = time.Millisecond
 	w.start()
 	begun := time.Now()
-	port := converse(t, w, exchanges)
+	port := converse(t, w, "10.214.0.2", exchanges)
 	times := samplesOfPackets(t, p, port)
 	client, server := times[model.RoleClient], times[model.RoleServer]
 	there := expectSame(t, "there", client[1], server[0], w.delay)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +58,34 @@ func newWire(t *testing.T) *wire {
 		})
 	}
 	return w
+}
+
+// vxlanPort is that of RFC 7348.
+const vxlanPort = 4789
+
+// vxlan is what VXLAN's devices are made with; outer is what the wire's addresses begin with.
+var vxlan = tunnel{[]string{"vxlan", "id", "7", "dstport", strconv.Itoa(vxlanPort)}, "10.214.0."}
+
+type tunnel struct {
+	device []string
+	outer  string
+}
+
+// overlay encapsulates what goes between other addresses of the two ends: 10.230.0.1 and fd30::1, 10.230.0.2 and fd30::2.
+func (w *wire) overlay(by tunnel) {
+	w.t.Helper()
+	for i, name := range []string{"client", "server"} {
+		w.within(name, func() {
+			words := append([]string{"ip", "link", "add", "overlay", "type"}, by.device...)
+			if by.device[0] != "geneve" {
+				words = append(words, "local", by.outer+strconv.Itoa(i+1))
+			}
+			command(w.t, append(words, "remote", by.outer+strconv.Itoa(2-i))...)
+			command(w.t, "ip", "address", "add", fmt.Sprintf("10.230.0.%d/24", i+1), "dev", "overlay")
+			command(w.t, "ip", "address", "add", fmt.Sprintf("fd30::%d/64", i+1), "dev", "overlay", "nodad")
+			command(w.t, "ip", "link", "set", "overlay", "mtu", "1400", "up") // so that nothing is cut up once encapsulated
+		})
+	}
 }
 
 // start carries packets from now on.
@@ -137,10 +166,13 @@ type wireFrame struct {
 	copies    int
 }
 
-// parse finds out whether a frame has data.
+// parse finds out whether a frame has data, of what VXLAN encapsulates whether that has.
 func (f *wireFrame) parse() {
 	f.number = -1
-	ip := f.frame[14:]
+	f.parseIP(f.frame[14:])
+}
+
+func (f *wireFrame) parseIP(ip []byte) {
 	protocol, header := ip[6], 40
 	size := header + int(binary.BigEndian.Uint16(ip[4:]))
 	if ip[0]>>4 == 4 {
@@ -154,6 +186,10 @@ func (f *wireFrame) parse() {
 		f.length = size - header - int(ip[header+12]>>4)*4
 		f.sequence = binary.BigEndian.Uint32(ip[header+4:])
 	case unix.IPPROTO_UDP:
+		if binary.BigEndian.Uint16(ip[header+2:]) == vxlanPort {
+			f.parseIP(ip[header+8+8+14:])
+			return
+		}
 		f.length = size - header - 8
 	}
 	if f.length > 0 {

@@ -168,7 +168,7 @@ func failed(output []byte) string {
 // about tables and names. An emulated machine is some twenty times slower.
 const (
 	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents|TestFiguresAre|TestReusedAddress|TestSlotsAre"
-	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|StepsOfVerification|SyncsAreTimed|SyncsOfOther|EitherTimer|AtFullSocketBuffer|TableOfDrops|TestReadsAre|HostilePackets|OtherPackets|StoppedProcess|AnotherXDP"
+	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|StepsOfVerification|SyncsAreTimed|SyncsOfOther|EitherTimer|AtFullSocketBuffer|TableOfDrops|TestReadsAre|HostilePackets|OtherPackets|StoppedProcess|AnotherXDP|PacketsInTunnels"
 )
 
 // withoutEdges is set where the host expects this kernel to count no edges.
