@@ -69,7 +69,7 @@ test: ## everything that a change must pass (root; 30 minutes on two cores)
 .PHONY: test-all
 test-all: ## test, and what takes hours: races in bpf, chaos, attacks, comparisons with other systems, fuzzing (root)
 	@scripts/install test
-	@scripts/with-docker scripts/steps $(TESTS) unit-kernel-race test-long fuzz
+	@scripts/with-docker scripts/steps $(TESTS) unit-kernel-race test-older-hosts test-long fuzz
 
 .PHONY: generated
 generated: ## prove that the committed kernel objects and page are those of the sources
@@ -126,6 +126,11 @@ end-to-end: ## the built binary against real containers (root, Docker)
 test-kernels: ## older kernels in virtual machines, and a table of what works on which
 	@scripts/install kernels
 	@go test -count=1 -v -timeout 60m -parallel $(GUESTS) ./test/kernels
+
+.PHONY: test-older-hosts
+test-older-hosts: ## two hosts of test-kernels with Linux 6.1 (4 minutes; not part of test)
+	@scripts/install kernels
+	@OUTSIGHT_KERNEL=6.1 go test -count=1 -v -timeout 60m -run '^TestTwoHosts$$' ./test/kernels
 
 # Tests with the build tag long take minutes, gigabytes, a memory cgroup of their own, or other systems.
 ATTACKS       = ^Test(OneTenantAttacksAnotherDoesNotNotice|HostileTenantInMemory|QueriesInFourGiB|StrangersTakeLittle)$$

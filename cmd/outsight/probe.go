@@ -296,7 +296,7 @@ func writeSession(out io.Writer, s *probe.Session) {
 	case s.There.Delay != nil && s.Back.Delay != nil:
 		fmt.Fprintf(out, "One-way delays ± %s: both clocks are kept: %s.\n", shortTime(s.ClockError), clocksOf(s))
 	default:
-		fmt.Fprintf(out, "Two clocks, known to %s: one-way delays are those above the least of their direction. The clock is %s.\n",
+		fmt.Fprintf(out, "Two clocks, known to %s: one-way delays are those above the least of their direction. Clocks: %s.\n",
 			shortTime(s.ClockError), clocksOf(s))
 	}
 }
