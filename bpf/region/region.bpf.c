@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
 /*
  * Answers requests to read memory of an array map, where packets come in: no process runs for it. The first
- * program checks a request and calls the one of its region, which has that region's map alone and answers.
+ * program checks the requests of a packet and calls the one of their region, which has that region's map alone and
+ * answers. Where the packet has requests of other regions it calls the program of the next one, and so on.
  */
 #include "include/kernel.h"
 #include "region/region.h"
@@ -46,6 +47,7 @@ const volatile u64 interval_ns = 1; /* between two requests at the highest rate 
 const volatile u64 burst_ns = 1; /* by how much requests may be early */
 const volatile bool has_buffer; /* packets are in socket buffers: not native XDP */
 const volatile u64 region_bytes; /* of the region that a program answers for */
+const volatile u32 no_region; /* the index of the program that answers for regions that there are not */
 
 /* Where requests may be sent to. */
 struct {
@@ -95,7 +97,7 @@ struct {
 	__type(value, struct read_counters);
 } counters SEC(".maps");
 
-/* The program that answers for a region, by the region's number. */
+/* The program that answers for a region, by the region's number, and after them the one that answers for no region. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
@@ -111,6 +113,22 @@ struct {
 	__type(value, u64);
 } region SEC(".maps");
 
+/* What a CPU knows of the packet that it looks at. */
+struct work {
+	u64 sum; /* of what is answered, for the checksum */
+	u32 region; /* that this program answers for */
+	u32 next; /* the region of the first request that is not answered yet */
+	u8 has_region;
+	u8 has_next;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct work);
+} works SEC(".maps");
+
 enum verdict {
 	PASS,
 	DROP,
@@ -123,6 +141,13 @@ static __always_inline struct read_counters *counters_of_cpu(void)
 	u32 only = 0;
 
 	return bpf_map_lookup_elem(&counters, &only);
+}
+
+static __always_inline struct work *work_of_cpu(void)
+{
+	u32 only = 0;
+
+	return bpf_map_lookup_elem(&works, &only);
 }
 
 static __always_inline bool is_for_us(const struct datagram *d)
@@ -151,7 +176,7 @@ static __always_inline u64 mac_of(const struct read_header *h, const struct addr
 }
 
 /* A bucket of tokens, told as the time at which it is full again. */
-static __always_inline bool within_rate(void)
+static __always_inline bool within_rate(u32 requests)
 {
 	u32 only = 0;
 	struct rate *r = bpf_map_lookup_elem(&rates, &only);
@@ -161,92 +186,150 @@ static __always_inline bool within_rate(void)
 	u64 now = bpf_ktime_get_ns();
 	bpf_spin_lock(&r->lock);
 	u64 due = r->due_ns > now ? r->due_ns : now;
-	bool within = due - now <= burst_ns;
+	bool within = due + (requests - 1) * interval_ns - now <= burst_ns;
 	if (within)
-		r->due_ns = due + interval_ns;
+		r->due_ns = due + requests * interval_ns;
 	bpf_spin_unlock(&r->lock);
 	return within;
 }
 
-/* What is not authentic gets no answer, and takes nothing of what others may ask. */
-static __always_inline enum verdict check(const struct datagram *d, void *end, u32 *number)
+/* The request at a place of a datagram, NULL where that does not have one there. */
+static __always_inline struct read_header *request_at(const struct datagram *d, void *end, u32 at)
 {
-	struct read_header *h = (void *)(d->udp + 1);
-	struct read_counters *c = counters_of_cpu();
-	struct prefix from = { .bits = 128 };
+	if (at > READ_MOST * (READ_MAX + sizeof(struct read_header)))
+		return NULL;
+	struct read_header *h = (void *)(d->udp + 1) + at;
+	return (void *)(h + 1) > end ? NULL : h;
+}
 
-	if (!c)
-		return DROP;
-	sender_of(d, &from.address);
-	if (!bpf_map_lookup_elem(&allowed, &from)) {
-		c->not_allowed++;
-		return DROP;
-	}
-	u32 payload = bpf_ntohs(d->udp->length) - sizeof(*d->udp);
-	if (bpf_ntohs(d->udp->length) < sizeof(*d->udp) + sizeof(*h) || (void *)(h + 1) > end ||
-	    (void *)h + (payload & 0xffff) > end) {
+static __always_inline u32 payload_of(const struct datagram *d)
+{
+	return (bpf_ntohs(d->udp->length) - sizeof(*d->udp)) & 0xffff;
+}
+
+/* How long the request at a place of a datagram is; 0 where it is to be dropped, and was counted. */
+static __always_inline u32 check_one(void *data, void *end, u32 at)
+{
+	struct read_counters *c = counters_of_cpu();
+	struct work *w = work_of_cpu();
+	struct address from = {};
+	struct datagram d;
+
+	if (!c || !w || !find_datagram(&d, data, end))
+		return 0;
+	struct read_header *h = request_at(&d, end, at);
+	if (!h) {
 		c->truncated++;
-		return DROP;
+		return 0;
 	}
-	if (!lengths_agree(d) || h->magic != READ_MAGIC || h->version != READ_VERSION || h->kind != READ_REQUEST ||
-	    h->status) {
+	if (h->magic != READ_MAGIC || h->version != READ_VERSION || h->kind != READ_REQUEST || h->status) {
 		c->malformed++;
-		return DROP;
+		return 0;
 	}
 	u32 id = h->key;
 	struct read_key *key = bpf_map_lookup_elem(&keys, &id);
 	if (!key) {
 		c->unknown_key++;
-		return DROP;
+		return 0;
 	}
-	if (mac_of(h, &from.address, d->udp->from, key) != h->mac) {
+	sender_of(&d, &from);
+	if (mac_of(h, &from, d.udp->from, key) != h->mac) {
 		c->wrong_mac++;
-		return DROP;
+		return 0;
 	}
-	if (!within_rate()) {
-		c->over_rate++;
-		return DROP;
-	}
-	u32 length = h->length;
+	u32 length = h->length, rest = payload_of(&d) - at;
 	if (!length || length % READ_BLOCK || h->offset % READ_BLOCK) {
 		c->misaligned++;
-		return DROP;
+		return 0;
 	}
-	if (length > READ_MAX || payload > length + sizeof(*h)) {
+	if (length > READ_MAX) {
+		c->oversized++;
+		return 0;
+	}
+	u32 size = length + sizeof(*h);
+	if (size > rest) {
+		c->truncated++;
+		return 0;
+	}
+	if (size < rest && rest - size < sizeof(*h)) { /* what follows is no request */
+		c->oversized++;
+		return 0;
+	}
+	if (!at)
+		w->next = h->region;
+	return size;
+}
+
+/*
+ * What is not authentic gets no answer, and takes nothing of what others may ask. A packet is answered as a whole or
+ * not at all; of one that is not, the first wrong request is counted.
+ */
+static __always_inline bool check_packet(const struct datagram *d, void *end, u32 *payload)
+{
+	struct read_counters *c = counters_of_cpu();
+	struct prefix from = { .bits = 128 };
+
+	if (!c)
+		return false;
+	sender_of(d, &from.address);
+	if (!bpf_map_lookup_elem(&allowed, &from)) {
+		c->not_allowed++;
+		return false;
+	}
+	*payload = payload_of(d);
+	if (bpf_ntohs(d->udp->length) < sizeof(*d->udp) + sizeof(struct read_header) ||
+	    (void *)(d->udp + 1) + *payload > end) {
+		c->truncated++;
+		return false;
+	}
+	if (!lengths_agree(d)) {
+		c->malformed++;
+		return false;
+	}
+	return true;
+}
+
+/* All of a packet's requests are right, and so many. */
+static __always_inline enum verdict check_number(u32 requests, bool all, u32 *number)
+{
+	struct read_counters *c = counters_of_cpu();
+	struct work *w = work_of_cpu();
+
+	if (!c || !w)
+		return DROP;
+	if (!all) {
 		c->oversized++;
 		return DROP;
 	}
-	if (payload < length + sizeof(*h)) {
-		c->truncated++;
+	if (!within_rate(requests)) {
+		c->over_rate += requests;
 		return DROP;
 	}
-	*number = h->region;
+	w->sum = 0;
+	*number = w->next;
 	return ANSWER;
 }
 
 /*
- * Fills the data from memory of the kernel, or with zeros, and turns the packet around. A word of 8 bytes is read
+ * Fills the data of a request from memory of the kernel, or with zeros, and makes it a reply. A word of 8 bytes is read
  * whole and words in ascending order, as copy_from_kernel_nofault does (mm/maccess.c).
  */
-static __always_inline enum verdict answer(struct datagram *d, void *end, const void *from, u16 status)
+static __always_inline bool fill(struct read_header *h, void *end, const void *from, u16 status, u64 *total)
 {
-	struct read_header *h = (void *)(d->udp + 1);
-	u64 sum = 0;
-
-	if ((void *)(h + 1) > end)
-		return DROP;
 	u32 length = h->length;
 	u64 *to = (void *)(h + 1);
+	u64 sum = 0;
+
 	for (u32 at = 0; at < READ_MAX && at < length; at += READ_BLOCK, to += READ_BLOCK / 8) {
 		u64 words[READ_BLOCK / 8] = {};
 		if (from && bpf_probe_read_kernel(words, sizeof(words), from + at)) {
 			struct read_counters *c = counters_of_cpu();
 			if (c)
 				c->faults++;
-			return DROP;
+			return false;
 		}
 		if ((void *)(to + READ_BLOCK / 8) > end)
-			return DROP;
+			return false;
 #pragma clang loop unroll(full)
 		for (u32 i = 0; i < READ_BLOCK / 8; i++) {
 			to[i] = words[i];
@@ -258,47 +341,119 @@ static __always_inline enum verdict answer(struct datagram *d, void *end, const 
 	const u64 *words = (const void *)h;
 	for (u32 i = 0; i < sizeof(*h) / 8; i++)
 		sum += sum_of(words[i]);
-	turn_around(d, sum, has_buffer);
+	*total += sum;
+	return true;
+}
+
+/*
+ * Answers the request at a place of a datagram if it is of the same region as the first one that was not answered
+ * before. What a program can read is its own map (base), whatever the packet says. How long the request is, 0 where the
+ * packet is to be dropped.
+ */
+static __always_inline u32 answer_one(void *data, void *end, const void *base, u32 at)
+{
+	struct read_counters *c = counters_of_cpu();
+	struct work *w = work_of_cpu();
+	struct datagram d;
+
+	if (!c || !w || !find_datagram(&d, data, end))
+		return 0;
+	struct read_header *h = request_at(&d, end, at);
+	if (!h || h->length > READ_MAX)
+		return 0;
+	u64 offset = h->offset, length = h->length;
+	u32 size = length + sizeof(*h);
+	if (h->kind != READ_REQUEST)
+		return size;
+	if (!w->has_region) {
+		w->region = h->region;
+		w->has_region = 1;
+	} else if (w->region != h->region) {
+		if (!w->has_next)
+			w->next = h->region;
+		w->has_next = 1;
+		return size;
+	}
+	if (!base) {
+		c->unknown_region++;
+		return fill(h, end, NULL, READ_UNKNOWN_REGION, &w->sum) ? size : 0;
+	}
+	if (offset >= region_bytes || length > region_bytes - offset) {
+		c->out_of_bounds++;
+		return fill(h, end, NULL, READ_OUT_OF_BOUNDS, &w->sum) ? size : 0;
+	}
+	if (!fill(h, end, base + offset, READ_DONE, &w->sum))
+		return 0;
+	c->reads++;
+	c->bytes += length;
+	return size;
+}
+
+/* What a program has to do before it answers: how long the datagram is. */
+static __always_inline u32 begin_answers(void *data, void *end)
+{
+	struct work *w = work_of_cpu();
+	struct datagram d;
+
+	if (!w || !find_datagram(&d, data, end))
+		return 0;
+	w->has_region = 0;
+	w->has_next = 0;
+	return payload_of(&d);
+}
+
+/* What is to be done when a program has answered: where requests are left, the program of the next one is to be called. */
+static __always_inline enum verdict end_answers(void *data, void *end, u32 *number)
+{
+	struct work *w = work_of_cpu();
+	struct datagram d;
+
+	if (!w || !find_datagram(&d, data, end))
+		return DROP;
+	*number = w->next;
+	if (w->has_next)
+		return ANSWER;
+	turn_around(&d, w->sum, has_buffer);
 	return SEND;
 }
 
-/* No program answers for the region: its call has come back, after which nothing is known of the packet any more. */
-static __always_inline enum verdict answer_unknown(void *data, void *end)
-{
-	struct read_counters *c = counters_of_cpu();
-	struct datagram d;
+#define DATA(ctx) ((void *)(long)(ctx)->data)
+#define END(ctx) ((void *)(long)(ctx)->data_end)
 
-	if (!find_datagram(&d, data, end))
-		return DROP;
-	if (c)
-		c->unknown_region++;
-	return answer(&d, end, NULL, READ_UNKNOWN_REGION);
+/* Calls the program of a region, or that of no region. It comes back only where there is none of both. */
+#define CALL_PROGRAM_OF(ctx, number)                          \
+	do {                                                  \
+		if ((number) != no_region)                    \
+			bpf_tail_call(ctx, &regions, number); \
+		bpf_tail_call(ctx, &regions, no_region);      \
+	} while (0)
+
+/* Calls one for each request of a datagram; where it answers 0, the packet is dropped. */
+#define EACH_REQUEST(one, ctx, payload, at, requests)                           \
+	for (; (requests) < READ_MOST && (at) < (payload); (requests)++) {      \
+		u32 size = one(ctx, at);                                        \
+		if (!size)                                                      \
+			return DROP;                                            \
+		(at) += size;                                                   \
+	}
+
+/* What is done for each request are global functions: they are verified once, and not for each of them anew. */
+__noinline u32 check_one_xdp(struct xdp_md *ctx, u32 at)
+{
+	return check_one(DATA(ctx), END(ctx), at);
 }
 
-/* The program of a region: what it can read is its map, whatever the packet says. */
-static __always_inline enum verdict answer_from_region(void *data, void *end)
+__noinline u32 answer_one_xdp(struct xdp_md *ctx, u32 at)
 {
-	struct read_counters *c = counters_of_cpu();
-	struct datagram d;
 	u32 first = 0;
-
-	if (!c || !find_datagram(&d, data, end))
-		return DROP;
-	struct read_header *h = (void *)(d.udp + 1);
 	void *base = bpf_map_lookup_elem(&region, &first);
-	if (!base || (void *)(h + 1) > end)
-		return DROP;
-	u64 offset = h->offset, length = h->length;
-	if (offset >= region_bytes || length > region_bytes - offset) {
-		c->out_of_bounds++;
-		return answer(&d, end, NULL, READ_OUT_OF_BOUNDS);
-	}
-	enum verdict v = answer(&d, end, base + offset, READ_DONE);
-	if (v == SEND) {
-		c->reads++;
-		c->bytes += length;
-	}
-	return v;
+
+	return base ? answer_one(DATA(ctx), END(ctx), base, at) : 0;
+}
+
+__noinline u32 refuse_one_xdp(struct xdp_md *ctx, u32 at)
+{
+	return answer_one(DATA(ctx), END(ctx), NULL, at);
 }
 
 static __always_inline int xdp_action(enum verdict v)
@@ -306,27 +461,79 @@ static __always_inline int xdp_action(enum verdict v)
 	return v == PASS ? XDP_PASS : v == SEND ? XDP_TX : XDP_DROP;
 }
 
+static __always_inline enum verdict check_xdp(struct xdp_md *ctx, u32 *number)
+{
+	u32 at = 0, requests = 0, payload;
+	struct datagram d;
+
+	if (!find_datagram(&d, DATA(ctx), END(ctx)) || !is_for_us(&d))
+		return PASS;
+	if (!check_packet(&d, END(ctx), &payload))
+		return DROP;
+	EACH_REQUEST(check_one_xdp, ctx, payload, at, requests)
+	return check_number(requests, at == payload, number);
+}
+
+static __always_inline enum verdict answer_packet_xdp(struct xdp_md *ctx, bool known, u32 *number)
+{
+	u32 at = 0, requests = 0, payload = begin_answers(DATA(ctx), END(ctx));
+
+	if (known)
+		EACH_REQUEST(answer_one_xdp, ctx, payload, at, requests)
+	else
+		EACH_REQUEST(refuse_one_xdp, ctx, payload, at, requests)
+	return end_answers(DATA(ctx), END(ctx), number);
+}
+
 SEC("xdp")
 int read_xdp(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct datagram d;
 	u32 number = 0;
+	enum verdict v = check_xdp(ctx, &number);
 
-	if (!find_datagram(&d, data, end) || !is_for_us(&d))
-		return XDP_PASS;
-	enum verdict v = check(&d, end, &number);
-	if (v == ANSWER) {
-		bpf_tail_call(ctx, &regions, number);
-		v = answer_unknown((void *)(long)ctx->data, (void *)(long)ctx->data_end);
-	}
+	if (v == ANSWER)
+		CALL_PROGRAM_OF(ctx, number);
 	return xdp_action(v);
 }
 
 SEC("xdp")
 int answer_xdp(struct xdp_md *ctx)
 {
-	return xdp_action(answer_from_region((void *)(long)ctx->data, (void *)(long)ctx->data_end));
+	u32 number = 0;
+	enum verdict v = answer_packet_xdp(ctx, true, &number);
+
+	if (v == ANSWER)
+		CALL_PROGRAM_OF(ctx, number);
+	return xdp_action(v);
+}
+
+SEC("xdp")
+int refuse_xdp(struct xdp_md *ctx)
+{
+	u32 number = 0;
+	enum verdict v = answer_packet_xdp(ctx, false, &number);
+
+	if (v == ANSWER)
+		CALL_PROGRAM_OF(ctx, number);
+	return xdp_action(v);
+}
+
+__noinline u32 check_one_tcx(struct __sk_buff *skb, u32 at)
+{
+	return check_one(DATA(skb), END(skb), at);
+}
+
+__noinline u32 answer_one_tcx(struct __sk_buff *skb, u32 at)
+{
+	u32 first = 0;
+	void *base = bpf_map_lookup_elem(&region, &first);
+
+	return base ? answer_one(DATA(skb), END(skb), base, at) : 0;
+}
+
+__noinline u32 refuse_one_tcx(struct __sk_buff *skb, u32 at)
+{
+	return answer_one(DATA(skb), END(skb), NULL, at);
 }
 
 static __always_inline int tcx_action(struct __sk_buff *skb, enum verdict v)
@@ -334,32 +541,64 @@ static __always_inline int tcx_action(struct __sk_buff *skb, enum verdict v)
 	return v == PASS ? TCX_NEXT : v == SEND ? (int)bpf_redirect(skb->ifindex, 0) : TCX_DROP;
 }
 
-SEC("tcx/ingress")
-int read_tcx(struct __sk_buff *skb)
+static __always_inline enum verdict check_tcx(struct __sk_buff *skb, u32 *number)
 {
+	u32 at = 0, requests = 0, payload;
 	struct datagram d;
-	u32 number = 0;
 
-	/* What is not in the buffer's first piece is not seen: the headers, then all of a request. */
+	/* What is not in the buffer's first piece is not seen: the headers, then all of a packet. */
 	long there = (long)skb->data_end - (long)skb->data;
 	if (there < (long)LEAST_HEADERS && skb->len >= LEAST_HEADERS)
 		bpf_skb_pull_data(skb, skb->len < MOST_HEADERS ? skb->len : MOST_HEADERS);
-	if (!find_datagram(&d, (void *)(long)skb->data, (void *)(long)skb->data_end) || !is_for_us(&d))
-		return TCX_NEXT;
+	if (!find_datagram(&d, DATA(skb), END(skb)) || !is_for_us(&d))
+		return PASS;
 	bpf_skb_pull_data(skb, skb->len);
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	if (!find_datagram(&d, data, end))
-		return TCX_DROP;
-	enum verdict v = check(&d, end, &number);
-	if (v == ANSWER) {
-		bpf_tail_call(skb, &regions, number);
-		v = answer_unknown((void *)(long)skb->data, (void *)(long)skb->data_end);
-	}
+	if (!find_datagram(&d, DATA(skb), END(skb)) || !check_packet(&d, END(skb), &payload))
+		return DROP;
+	EACH_REQUEST(check_one_tcx, skb, payload, at, requests)
+	return check_number(requests, at == payload, number);
+}
+
+static __always_inline enum verdict answer_packet_tcx(struct __sk_buff *skb, bool known, u32 *number)
+{
+	u32 at = 0, requests = 0, payload = begin_answers(DATA(skb), END(skb));
+
+	if (known)
+		EACH_REQUEST(answer_one_tcx, skb, payload, at, requests)
+	else
+		EACH_REQUEST(refuse_one_tcx, skb, payload, at, requests)
+	return end_answers(DATA(skb), END(skb), number);
+}
+
+SEC("tcx/ingress")
+int read_tcx(struct __sk_buff *skb)
+{
+	u32 number = 0;
+	enum verdict v = check_tcx(skb, &number);
+
+	if (v == ANSWER)
+		CALL_PROGRAM_OF(skb, number);
 	return tcx_action(skb, v);
 }
 
 SEC("tcx/ingress")
 int answer_tcx(struct __sk_buff *skb)
 {
-	return tcx_action(skb, answer_from_region((void *)(long)skb->data, (void *)(long)skb->data_end));
+	u32 number = 0;
+	enum verdict v = answer_packet_tcx(skb, true, &number);
+
+	if (v == ANSWER)
+		CALL_PROGRAM_OF(skb, number);
+	return tcx_action(skb, v);
+}
+
+SEC("tcx/ingress")
+int refuse_tcx(struct __sk_buff *skb)
+{
+	u32 number = 0;
+	enum verdict v = answer_packet_tcx(skb, false, &number);
+
+	if (v == ANSWER)
+		CALL_PROGRAM_OF(skb, number);
+	return tcx_action(skb, v);
 }

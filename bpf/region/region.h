@@ -9,6 +9,7 @@
 #define READ_VERSION 1
 #define READ_BLOCK 128 /* offsets and lengths are multiples of it */
 #define READ_MAX 1024
+#define READ_MOST 16 /* requests in one packet */
 
 enum read_kind {
 	READ_REQUEST = 1,
@@ -39,7 +40,10 @@ struct read_key {
 	u64 words[2];
 };
 
-/* Of packets to the responder's port and addresses: each is counted once. */
+/*
+ * Of requests to the responder's port and addresses: each is counted once. Of a packet that is not answered the first
+ * wrong one is counted, or all that are over the rate.
+ */
 struct read_counters {
 	u64 reads;
 	u64 bytes;

@@ -37,54 +37,57 @@ const repeated = 0x0101010101010101
 // While a writer changes all bytes of each word at full speed, a word that is read is one that was written.
 func TestWordsAreNotTorn(t *testing.T) {
 	for _, hook := range allHooks {
-		t.Run(string(hook), func(t *testing.T) {
-			p := newPair(t)
-			key := readwire.NewKey(1)
-			r := p.open(Options{Hook: hook, Keys: []readwire.Key{key}, MaxReads: 10_000_000})
-			m := newRegion(t, 8, readwire.MaxBytes/8)
-			table, err := host.MapTable[uint64](m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer table.Close()
-			if err := r.Add(0, m); err != nil {
-				t.Fatal(err)
-			}
-			c := p.dial(hostAddresses[0], key, readwire.Options{})
-			stop := writing(t, func(n uint64) {
-				for i := range table.Entries {
-					host.Store(&table.Entries[i], n&0xff*repeated)
-				}
-			})
-			defer stop()
-			data := make([]byte, readwire.MaxBytes)
-			words, torn, amid := 0, 0, 0
-			for begin := time.Now(); time.Since(begin) < 2*time.Second; {
-				if err := c.Read(t.Context(), 0, 0, data); err != nil {
-					t.Fatal(err)
-				}
-				first := binary.LittleEndian.Uint64(data)
-				for at := 0; at < len(data); at += 8 {
-					words++
-					word := binary.LittleEndian.Uint64(data[at:])
-					if word%256*repeated != word {
-						torn++
-					}
-					if word != first {
-						amid++
-						first = word
-					}
-				}
-			}
-			if torn > 0 {
-				t.Errorf("%d of %d words are torn", torn, words)
-			}
-			if amid == 0 {
-				t.Errorf("no reading of %d words saw a writer at work: nothing is proved", words)
-			}
-			t.Logf("%d words in %d rounds of the writer, %d times it was seen at work", words, stop(), amid)
-		})
+		t.Run(string(hook), func(t *testing.T) { testWords(t, hook, 1, readwire.Options{}) })
 	}
+}
+
+// testWords reads a region of so many packets.
+func testWords(t *testing.T, hook Hook, packets int, o readwire.Options) {
+	p := newPair(t)
+	key := readwire.NewKey(1)
+	r := p.open(Options{Hook: hook, Keys: []readwire.Key{key}, MaxReads: 10_000_000})
+	m := newRegion(t, 8, uint32(packets*readwire.MaxBytes/8))
+	table, err := host.MapTable[uint64](m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if err := r.Add(0, m); err != nil {
+		t.Fatal(err)
+	}
+	c := p.dial(hostAddresses[0], key, o)
+	stop := writing(t, func(n uint64) {
+		for i := range table.Entries {
+			host.Store(&table.Entries[i], n&0xff*repeated)
+		}
+	})
+	defer stop()
+	data := make([]byte, packets*readwire.MaxBytes)
+	words, torn, amid := 0, 0, 0
+	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
+		if err := c.Read(t.Context(), 0, 0, data); err != nil {
+			t.Fatal(err)
+		}
+		first := binary.LittleEndian.Uint64(data)
+		for at := 0; at < len(data); at += 8 {
+			words++
+			word := binary.LittleEndian.Uint64(data[at:])
+			if word%256*repeated != word {
+				torn++
+			}
+			if word != first {
+				amid++
+				first = word
+			}
+		}
+	}
+	if torn > 0 {
+		t.Errorf("%d of %d words are torn", torn, words)
+	}
+	if amid == 0 {
+		t.Errorf("no reading of %d words saw a writer at work: nothing is proved", words)
+	}
+	t.Logf("%d words in %d rounds of the writer, %d times it was seen at work", words, stop(), amid)
 }
 
 // record is as those of the agent that have several words of one moment.

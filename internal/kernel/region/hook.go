@@ -48,6 +48,14 @@ func (h Hook) answerProgram() string {
 	return regionProgAnswerXdp
 }
 
+// refuseProgram answers for regions that there are not.
+func (h Hook) refuseProgram() string {
+	if h == HookTCX {
+		return regionProgRefuseTcx
+	}
+	return regionProgRefuseXdp
+}
+
 // attach attaches to the first hook that takes the program.
 func (r *Responder) attach(o Options, device *net.Interface) error {
 	tried := []Hook{o.Hook}
@@ -84,6 +92,9 @@ func (r *Responder) tryAttach(o Options, device *net.Interface, hook Hook) error
 	}
 	r.program = program
 	r.closers = append(r.closers, program)
+	if err := r.answerForNone(hook); err != nil {
+		return err
+	}
 	var attached link.Link
 	if hook == HookTCX {
 		attached, err = link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: program,
@@ -103,6 +114,17 @@ func (r *Responder) tryAttach(o Options, device *net.Interface, hook Hook) error
 	}
 	r.closers = append(r.closers, attached)
 	return nil
+}
+
+// answerForNone answers for regions that there are not.
+func (r *Responder) answerForNone(hook Hook) error {
+	program, err := r.load(hook.refuseProgram(), hook, nil)
+	if err != nil {
+		return err
+	}
+	defer program.Close() // the map of programs keeps it
+	regions := r.maps.Maps[regionMapRegions]
+	return regions.Put(regions.MaxEntries()-1, program)
 }
 
 // load loads one program for a hook, with constants of its own; of is the region that it answers for.

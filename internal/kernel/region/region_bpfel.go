@@ -56,6 +56,16 @@ type regionReadKey struct {
 	Words [2]uint64
 }
 
+type regionWork struct {
+	_         structs.HostLayout
+	Sum       uint64
+	Region    uint32
+	Next      uint32
+	HasRegion uint8
+	HasNext   uint8
+	_         [6]byte
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -67,13 +77,17 @@ const (
 	regionMapRates       = "rates"
 	regionMapRegion      = "region"
 	regionMapRegions     = "regions"
+	regionMapWorks       = "works"
 	regionProgAnswerTcx  = "answer_tcx"
 	regionProgAnswerXdp  = "answer_xdp"
 	regionProgReadTcx    = "read_tcx"
 	regionProgReadXdp    = "read_xdp"
+	regionProgRefuseTcx  = "refuse_tcx"
+	regionProgRefuseXdp  = "refuse_xdp"
 	regionVarBurstNs     = "burst_ns"
 	regionVarHasBuffer   = "has_buffer"
 	regionVarIntervalNs  = "interval_ns"
+	regionVarNoRegion    = "no_region"
 	regionVarPort        = "port"
 	regionVarRegionBytes = "region_bytes"
 )
@@ -124,6 +138,8 @@ type regionProgramSpecs struct {
 	AnswerXdp *ebpf.ProgramSpec `ebpf:"answer_xdp"`
 	ReadTcx   *ebpf.ProgramSpec `ebpf:"read_tcx"`
 	ReadXdp   *ebpf.ProgramSpec `ebpf:"read_xdp"`
+	RefuseTcx *ebpf.ProgramSpec `ebpf:"refuse_tcx"`
+	RefuseXdp *ebpf.ProgramSpec `ebpf:"refuse_xdp"`
 }
 
 // regionMapSpecs contains maps before they are loaded into the kernel.
@@ -137,6 +153,7 @@ type regionMapSpecs struct {
 	Rates     *ebpf.MapSpec `ebpf:"rates"`
 	Region    *ebpf.MapSpec `ebpf:"region"`
 	Regions   *ebpf.MapSpec `ebpf:"regions"`
+	Works     *ebpf.MapSpec `ebpf:"works"`
 }
 
 // regionVariableSpecs contains global variables before they are loaded into the kernel.
@@ -146,6 +163,7 @@ type regionVariableSpecs struct {
 	BurstNs     *ebpf.VariableSpec `ebpf:"burst_ns"`
 	HasBuffer   *ebpf.VariableSpec `ebpf:"has_buffer"`
 	IntervalNs  *ebpf.VariableSpec `ebpf:"interval_ns"`
+	NoRegion    *ebpf.VariableSpec `ebpf:"no_region"`
 	Port        *ebpf.VariableSpec `ebpf:"port"`
 	RegionBytes *ebpf.VariableSpec `ebpf:"region_bytes"`
 }
@@ -177,6 +195,7 @@ type regionMaps struct {
 	Rates     *ebpf.Map `ebpf:"rates"`
 	Region    *ebpf.Map `ebpf:"region"`
 	Regions   *ebpf.Map `ebpf:"regions"`
+	Works     *ebpf.Map `ebpf:"works"`
 }
 
 func (m *regionMaps) Close() error {
@@ -188,6 +207,7 @@ func (m *regionMaps) Close() error {
 		m.Rates,
 		m.Region,
 		m.Regions,
+		m.Works,
 	)
 }
 
@@ -198,6 +218,7 @@ type regionVariables struct {
 	BurstNs     *ebpf.Variable `ebpf:"burst_ns"`
 	HasBuffer   *ebpf.Variable `ebpf:"has_buffer"`
 	IntervalNs  *ebpf.Variable `ebpf:"interval_ns"`
+	NoRegion    *ebpf.Variable `ebpf:"no_region"`
 	Port        *ebpf.Variable `ebpf:"port"`
 	RegionBytes *ebpf.Variable `ebpf:"region_bytes"`
 }
@@ -210,6 +231,8 @@ type regionPrograms struct {
 	AnswerXdp *ebpf.Program `ebpf:"answer_xdp"`
 	ReadTcx   *ebpf.Program `ebpf:"read_tcx"`
 	ReadXdp   *ebpf.Program `ebpf:"read_xdp"`
+	RefuseTcx *ebpf.Program `ebpf:"refuse_tcx"`
+	RefuseXdp *ebpf.Program `ebpf:"refuse_xdp"`
 }
 
 func (p *regionPrograms) Close() error {
@@ -218,6 +241,8 @@ func (p *regionPrograms) Close() error {
 		p.AnswerXdp,
 		p.ReadTcx,
 		p.ReadXdp,
+		p.RefuseTcx,
+		p.RefuseXdp,
 	)
 }
 

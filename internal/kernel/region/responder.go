@@ -61,7 +61,8 @@ type Options struct {
 	Allow []netip.Prefix
 }
 
-// Counters are of packets to the responder's port and addresses, each of which is counted once.
+// Counters are of requests to the responder's port and addresses, each of which is counted once. A packet may have several:
+// of one that is not answered the first wrong request is counted, or all that are over the rate.
 type Counters struct {
 	// Reads were answered with Bytes of data.
 	Reads, Bytes uint64
@@ -133,10 +134,10 @@ func (r *Responder) makeMaps(o Options) error {
 	object.Addresses.MaxEntries = uint32(len(o.Addresses))
 	object.Allowed.MaxEntries = uint32(len(o.Allow))
 	object.Keys.MaxEntries = MaxKeys
-	object.Regions.MaxEntries = uint32(o.MaxRegions)
+	object.Regions.MaxEntries = uint32(o.MaxRegions) + 1
 	interval := uint64(time.Second) / uint64(o.MaxReads)
 	err = errors.Join(object.Port.Set(bits.ReverseBytes16(o.Port)), object.IntervalNs.Set(interval),
-		object.BurstNs.Set(interval*uint64(max(o.MaxReads/100, 64)-1)))
+		object.BurstNs.Set(interval*uint64(max(o.MaxReads/100, 64)-1)), object.NoRegion.Set(uint32(o.MaxRegions)))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -252,8 +253,8 @@ func (r *Responder) Add(id uint32, m *ebpf.Map) error {
 	defer r.mu.Unlock()
 	regions := r.maps.Maps[regionMapRegions]
 	switch {
-	case id >= regions.MaxEntries():
-		return fmt.Errorf("region %d is given, want less than %d", id, regions.MaxEntries())
+	case id >= regions.MaxEntries()-1: // the last one answers for no region
+		return fmt.Errorf("region %d is given, want less than %d", id, regions.MaxEntries()-1)
 	case r.regions[id]:
 		return fmt.Errorf("region %d is there already", id)
 	case m.Type() != ebpf.Array || m.Flags()&unix.BPF_F_MMAPABLE == 0:

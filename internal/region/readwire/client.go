@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,9 @@ type Options struct {
 	// time. Attempts bounds how often a request is sent (default 6).
 	Timeout  time.Duration
 	Attempts int
+	// Alone has each request sent by itself. Otherwise requests of a length are sent by one system call, which the kernel
+	// makes packets of (UDP_SEGMENT), as long as the host answers them.
+	Alone bool
 }
 
 // Counters are what became of a client's requests.
@@ -35,6 +39,8 @@ type Counters struct {
 	Sent, Resent, Answered, Strays uint64
 	// Lost are requests that were given up after their last attempt.
 	Lost uint64
+	// Batches are system calls that sent several requests, Unanswered those of them of which none was answered in time.
+	Batches, Unanswered uint64
 }
 
 // Read is a piece of a region: len(Data) bytes at Offset, both multiples of 8, within MaxBytes that begin at a multiple
@@ -68,13 +74,18 @@ type Client struct {
 	key      Key
 	conn     *net.UDPConn
 	from     netip.AddrPort
-	counters struct{ sent, resent, answered, strays, lost atomic.Uint64 }
+	counters struct{ sent, resent, answered, strays, lost, batches, unanswered atomic.Uint64 }
 
 	// mu guards what follows, and the connection's reading side.
 	mu      sync.Mutex
 	nonces  *mathrand.ChaCha8
 	packet  []byte
 	waiting map[uint64]*attempt
+	// attempts, order and pieces are those of the reading that goes on; their memory is that of the one before.
+	attempts []attempt
+	order    []int
+	pieces   []Read
+	together together
 	// deadline is the socket's: no request of those that wait is overdue before. It is zero where it has to be set anew.
 	deadline time.Time
 }
@@ -85,6 +96,8 @@ type attempt struct {
 	nonce    uint64
 	attempts int
 	until    time.Time
+	// batch is that with which it was sent, nil where it was sent by itself.
+	batch *batch
 }
 
 // Dial makes a client of the host at an address. Nothing is sent.
@@ -98,8 +111,12 @@ func Dial(address string, key Key, o Options) (*Client, error) {
 	local := conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	o.Window, o.Attempts = cmp.Or(o.Window, 8), cmp.Or(o.Attempts, 6)
 	o.Timeout = cmp.Or(o.Timeout, 20*time.Millisecond)
-	return &Client{options: o, key: key, conn: conn.(*net.UDPConn), from: netip.AddrPortFrom(local.Addr(), local.Port()),
-		nonces: mathrand.NewChaCha8(seed), packet: make([]byte, 0, 65536), waiting: make(map[uint64]*attempt)}, nil
+	c := &Client{options: o, key: key, conn: conn.(*net.UDPConn), from: netip.AddrPortFrom(local.Addr(), local.Port()),
+		nonces: mathrand.NewChaCha8(seed), packet: make([]byte, 0, 65536), waiting: make(map[uint64]*attempt)}
+	if c.together.alone = o.Alone; !o.Alone {
+		c.takeTogether()
+	}
+	return c, nil
 }
 
 // Close closes the socket. A reading that goes on ends with an error.
@@ -109,7 +126,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 func (c *Client) Counters() Counters {
 	n := &c.counters
 	return Counters{Sent: n.sent.Load(), Resent: n.resent.Load(), Answered: n.answered.Load(), Strays: n.strays.Load(),
-		Lost: n.lost.Load()}
+		Lost: n.lost.Load(), Batches: n.batches.Load(), Unanswered: n.unanswered.Load()}
 }
 
 // Read reads len(to) bytes of a region at an offset, both multiples of 8, in pieces of up to MaxBytes. Each piece is of
@@ -133,24 +150,26 @@ func appendPieces(reads []Read, region uint32, offset uint64, to []byte) []Read 
 func (c *Client) ReadAll(ctx context.Context, reads []Read) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.readAll(ctx, reads)
+}
+
+// readAll is ReadAll. The caller holds mu.
+func (c *Client) readAll(ctx context.Context, reads []Read) error {
 	defer clear(c.waiting)
 	// A context that ends while nothing comes wakes the socket.
 	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	c.deadline = time.Time{}
-	attempts := make([]attempt, len(reads))
-	next := 0
-	for next < len(reads) || len(c.waiting) > 0 {
-		for ; next < len(reads) && len(c.waiting) < c.options.Window; next++ {
-			r := &reads[next]
-			if r.Err = valid(r); r.Err != nil {
-				continue
-			}
-			r.Err = ErrNoAnswer // until it is answered
-			attempts[next].read = r
-			if err := c.send(&attempts[next]); err != nil {
+	c.attempts = slices.Grow(c.attempts[:0], len(reads))[:len(reads)]
+	clear(c.attempts)
+	c.order = inOrder(c.order[:0], reads)
+	for left := c.order; len(left) > 0 || len(c.waiting) > 0; {
+		for c.hasRoom(len(left)) {
+			n := c.nextTogether(reads, left)
+			if err := c.sendTogether(reads, left[:n]); err != nil {
 				return err
 			}
+			left = left[n:]
 		}
 		if len(c.waiting) == 0 {
 			break
@@ -184,23 +203,35 @@ func (r *Read) request() (q Request, before int) {
 		Length: uint16((before + len(r.Data) + BlockBytes - 1) / BlockBytes * BlockBytes)}, before
 }
 
-// send sends a request, with a new nonce: an answer to an earlier attempt is of an earlier moment. The caller holds mu.
-func (c *Client) send(a *attempt) error {
+// append appends a request to the packet, with a new nonce: an answer to an earlier attempt is of an earlier moment. The
+// caller holds mu.
+func (c *Client) append(a *attempt, now time.Time) {
 	a.nonce = c.nonces.Uint64()
-	a.until = time.Now().Add(c.options.Timeout << a.attempts)
+	a.until = now.Add(c.options.Timeout << a.attempts)
 	a.attempts++
 	if a.until.Before(c.deadline) {
 		c.deadline = time.Time{}
 	}
 	request, _ := a.read.request()
 	request.Nonce = a.nonce
-	c.packet = AppendRequest(c.packet[:0], request, c.from, c.key)
+	c.packet = AppendRequest(c.packet, request, c.from, c.key)
 	c.counters.sent.Add(1)
 	if a.attempts > 1 {
 		c.counters.resent.Add(1)
 	}
 	c.waiting[a.nonce] = a
-	if _, err := c.conn.Write(c.packet); err != nil && !isRefused(err) {
+}
+
+// send sends a request by itself. The caller holds mu.
+func (c *Client) send(a *attempt) error {
+	a.batch = nil
+	c.packet = c.packet[:0]
+	c.append(a, time.Now())
+	return c.write(c.packet)
+}
+
+func (c *Client) write(packet []byte) error {
+	if _, err := c.conn.Write(packet); err != nil && !isRefused(err) {
 		return fmt.Errorf("sending to %v: %w", c.conn.RemoteAddr(), err)
 	}
 	return nil
@@ -221,10 +252,15 @@ func (c *Client) receive(ctx context.Context) error {
 			return fmt.Errorf("waiting for %v: %w", c.conn.RemoteAddr(), err)
 		}
 	}
-	n, err := c.conn.Read(c.packet[:cap(c.packet)])
+	packets, each, err := c.read()
 	switch {
 	case err == nil:
-		c.take(c.packet[:n])
+		for one := range slices.Chunk(packets, each) {
+			c.takeAll(one)
+		}
+		if len(packets) == 0 {
+			c.counters.strays.Add(1)
+		}
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return c.resend(ctx)
@@ -245,6 +281,7 @@ func (c *Client) resend(ctx context.Context) error {
 			continue
 		}
 		delete(c.waiting, nonce)
+		c.missed(a.batch)
 		if a.attempts >= c.options.Attempts {
 			c.counters.lost.Add(1)
 			continue
@@ -256,13 +293,21 @@ func (c *Client) resend(ctx context.Context) error {
 	return nil
 }
 
-// take finds whose answer a packet is.
-func (c *Client) take(packet []byte) {
-	r, err := DecodeReply(packet)
-	if err != nil {
-		c.counters.strays.Add(1)
-		return
+// takeAll takes the replies of a packet, of which there may be several.
+func (c *Client) takeAll(packet []byte) {
+	for len(packet) > 0 {
+		r, rest, err := cutReply(packet)
+		if err != nil {
+			c.counters.strays.Add(1)
+			return
+		}
+		c.take(r)
+		packet = rest
 	}
+}
+
+// take finds whose answer a reply is.
+func (c *Client) take(r Reply) {
 	a := c.waiting[r.Nonce]
 	if a == nil {
 		c.counters.strays.Add(1)
@@ -276,6 +321,7 @@ func (c *Client) take(packet []byte) {
 	}
 	delete(c.waiting, r.Nonce)
 	c.counters.answered.Add(1)
+	c.together.answered(a.batch)
 	if a.read.Err = nil; r.Status != Done {
 		a.read.Err = &StatusError{a.read.Region, a.read.Offset, r.Status}
 		return

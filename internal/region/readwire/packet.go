@@ -96,21 +96,31 @@ func mac(header []byte, from netip.AddrPort, key Key) uint64 {
 	return sipHash(key.Secret, message[:])
 }
 
-// DecodeReply decodes a packet.
+// DecodeReply decodes a packet of one reply.
 func DecodeReply(packet []byte) (Reply, error) {
+	r, rest, err := cutReply(packet)
+	if err == nil && len(rest) > 0 {
+		return Reply{}, fmt.Errorf("%w: %d bytes behind the data", ErrMalformed, len(rest))
+	}
+	return r, err
+}
+
+// cutReply decodes the first reply of a packet, and tells what follows it.
+func cutReply(packet []byte) (r Reply, rest []byte, err error) {
 	if len(packet) < HeaderBytes {
-		return Reply{}, fmt.Errorf("%w: %d bytes, want at least %d", ErrMalformed, len(packet), HeaderBytes)
+		return Reply{}, nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrMalformed, len(packet), HeaderBytes)
 	}
 	le := binary.LittleEndian
 	if got := le.Uint32(packet); got != magic || packet[4] != version || packet[5] != kindReply {
-		return Reply{}, fmt.Errorf("%w: magic %#x, version %d, kind %d, want %#x, %d, %d", ErrMalformed, got, packet[4],
+		return Reply{}, nil, fmt.Errorf("%w: magic %#x, version %d, kind %d, want %#x, %d, %d", ErrMalformed, got, packet[4],
 			packet[5], magic, version, kindReply)
 	}
-	r := Reply{Request: Request{Region: le.Uint32(packet[8:]), Length: le.Uint16(packet[12:]),
+	r = Reply{Request: Request{Region: le.Uint32(packet[8:]), Length: le.Uint16(packet[12:]),
 		Offset: le.Uint64(packet[16:]), Nonce: le.Uint64(packet[24:])}, Status: Status(le.Uint16(packet[14:])),
 		Data: packet[HeaderBytes:]}
-	if len(r.Data) != int(r.Length) {
-		return Reply{}, fmt.Errorf("%w: %d bytes of data, want %d", ErrMalformed, len(r.Data), r.Length)
+	if len(r.Data) < int(r.Length) {
+		return Reply{}, nil, fmt.Errorf("%w: %d bytes of data, want %d", ErrMalformed, len(r.Data), r.Length)
 	}
-	return r, nil
+	r.Data, rest = r.Data[:r.Length], r.Data[r.Length:]
+	return r, rest, nil
 }

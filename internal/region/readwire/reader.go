@@ -33,31 +33,25 @@ func (r Reader) Read(ctx context.Context, id uint32, offset uint64, into []byte)
 // ReadAll implements region.Reader. What is sent again comes later than what was sent after it: so the pieces of an
 // ordered read are asked for one after the other.
 func (r Reader) ReadAll(ctx context.Context, reads []region.Read) error {
-	most := 0
-	for _, read := range reads {
-		most += len(read.Into)/MaxBytes + 2
-	}
-	together := make([]Read, 0, most)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	together := r.pieces[:0]
 	for _, read := range reads {
 		before := len(together)
 		together = appendPieces(together, read.Region, read.Offset, read.Into)
 		if pieces := together[before:]; read.Ordered && len(pieces) > 1 {
 			together = together[:before]
-			if err := r.readInOrder(ctx, pieces); err != nil {
-				return err
+			for i := range pieces {
+				if err := r.readAll(ctx, pieces[i:i+1]); err != nil {
+					return asRegions(err)
+				}
 			}
 		}
 	}
-	return asRegions(r.Client.ReadAll(ctx, together))
-}
-
-func (r Reader) readInOrder(ctx context.Context, pieces []Read) error {
-	for i := range pieces {
-		if err := r.Client.ReadAll(ctx, pieces[i:i+1]); err != nil {
-			return asRegions(err)
-		}
-	}
-	return nil
+	r.pieces = together
+	err := r.readAll(ctx, together)
+	clear(together) // what was read into is not kept
+	return asRegions(err)
 }
 
 // asRegions is an error as package region has it.
