@@ -73,6 +73,8 @@ type Sample struct {
 // Whose a record is stands in one place and its figures in others, so a reading has two parts. The first are the figures
 // of those that were known before, the second, which is read when the first is there, says whether they still are the
 // same: so no figure counts for another than its own, in whatever order the parts of a read come.
+//
+// A Sample is the caller's until two more readings have succeeded, which use its memory again.
 type Collector struct {
 	// Thorough is the time of whose readings the first looks for new records and reads histograms, which are most of what
 	// there is to read; 0 has all do so. The others have all counters and no histograms.
@@ -92,6 +94,8 @@ type Collector struct {
 	slots  []slotOwner
 	edges  []knownEdge
 	wanted *wantedRecords
+	// memories are of the reading that goes on, and of the one that succeeded last.
+	memories [2]*readingMemory
 	// edgeTable, disks and endpoints are nil where the host has none.
 	edgeTable        *table
 	disks, endpoints *numbered
@@ -123,17 +127,22 @@ type histogramState struct {
 }
 
 // NewCollector reads by r. Nothing is read before Collect.
-func NewCollector(r Reader) *Collector { return &Collector{reader: r} }
+func NewCollector(r Reader) *Collector {
+	return &Collector{reader: r, memories: [2]*readingMemory{{}, {}}}
+}
 
 // Collect reads. After an error the next one begins anew.
 func (c *Collector) Collect(ctx context.Context) (*Sample, error) {
-	c.sample = &Sample{}
+	m := c.memories[0]
+	m.begin()
+	c.sample = &m.sample
 	err := c.collect(ctx)
 	if err != nil {
 		c.control = nil
 		return nil, err
 	}
 	c.sample.Control, c.sample.Dictionary = c.control, c.dictionary
+	c.memories = [2]*readingMemory{c.memories[1], m}
 	return c.sample, nil
 }
 
@@ -329,7 +338,7 @@ func (c *Collector) numberedThatStayed(w *wantedRecords, thorough bool) (map[Ind
 			if !same {
 				continue
 			}
-			one, err := shape.figures(1)
+			one, err := shape.figures(c.memories[0], 1)
 			if err != nil {
 				return nil, err
 			}
@@ -375,13 +384,13 @@ func (c *Collector) readWhole(ctx context.Context, r *Region) ([]byte, error) {
 // the one any more by which that was known. The error is errBegun where records have begun that are not known, and first
 // is set.
 func (c *Collector) readFigures(ctx context.Context, thorough, first bool) (same bool, err error) {
-	w := c.wanted
-	reads := w.figures
+	w, m := c.wanted, c.memories[0]
+	reads := w.usual
 	if thorough {
-		reads = slices.Concat(reads, w.thorough)
+		reads = w.all
 	}
 	if err := c.readAll(ctx, reads); err != nil {
-		return false, fmt.Errorf("reading figures: %w", err)
+		return false, fmt.Errorf("reading figures, and whose they are: %w", err)
 	}
 	for _, one := range w.counts {
 		one.table.counted = binary.LittleEndian.Uint64(one.into)
@@ -392,16 +401,13 @@ func (c *Collector) readFigures(ctx context.Context, thorough, first bool) (same
 	if err != nil {
 		return false, err
 	}
-	if err := c.readAll(ctx, w.owners); err != nil {
-		return false, fmt.Errorf("reading whose figures are: %w", err)
-	}
 	h, err := decodeHeader(w.header)
 	if err != nil || h.Generation != c.seen.Generation || h.EpochNS != c.seen.EpochNS ||
 		h.DictionaryGeneration != c.seen.DictionaryGeneration {
 		return false, err
 	}
-	groups, err1 := c.plan.containers.figures(len(c.slots))
-	containers, err2 := c.plan.containers.figures(len(c.dictionary.Containers))
+	groups, err1 := c.plan.containers.figures(m, len(c.slots))
+	containers, err2 := c.plan.containers.figures(m, len(c.dictionary.Containers))
 	edges, err3 := c.edgesThatStayed()
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return false, err
@@ -440,52 +446,66 @@ func (c *Collector) readFigures(ctx context.Context, thorough, first bool) (same
 // edgesThatStayed are the known edges whose records are still theirs, without their figures; nil in the place of others.
 // Edges that have taken the places of others are known from now on.
 func (c *Collector) edgesThatStayed() ([]*EdgeFigures, error) {
-	d, w := c.edgeTable, c.wanted
+	d, w, m := c.edgeTable, c.wanted, c.memories[0]
 	if d == nil {
 		return nil, nil
 	}
 	var client, server int
-	stayed, left := make([]*EdgeFigures, len(c.edges)), c.edges[:0:0]
-	all := make([]EdgeFigures, len(c.edges))
+	m.stayed, m.edges = slices.Grow(m.stayed[:0], len(c.edges)), slices.Grow(m.edges[:0], len(c.edges))
 	for i, e := range c.edges {
 		b := w.edges.of[i]
-		if d.owner.number(b, 0) == 0 {
-			continue
-		}
-		now := e
-		if now.generation = d.parts.generationOf(b); now.generation != e.generation || d.parts.generation == nil {
-			now.key = d.keys.edge(b)
-		}
-		left = append(left, now)
-		if now == e {
-			all[i] = EdgeFigures{Index: e.index, Key: e.key, Generation: e.generation}
-			stayed[i] = &all[i]
+		var stays *EdgeFigures
+		if d.owner.number(b, 0) != 0 && d.isSame(e, b) {
+			m.edges = append(m.edges, EdgeFigures{Index: e.index, Key: e.key, Generation: e.generation})
+			stays = &m.edges[len(m.edges)-1]
 			if e.key.Role == model.RoleServer {
 				server++
 			} else {
 				client++
 			}
 		}
+		m.stayed = append(m.stayed, stays)
 	}
-	ofClients, err1 := c.plan.client.figures(client)
-	ofServers, err2 := c.plan.server.figures(server)
+	ofClients, err1 := c.plan.client.figures(m, client)
+	ofServers, err2 := c.plan.server.figures(m, server)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	for _, e := range stayed {
-		from := &ofClients
-		if e == nil {
-			continue
-		}
+	for i := range m.edges {
+		e, from := &m.edges[i], &ofClients
 		if e.Key.Role == model.RoleServer {
 			from = &ofServers
 		}
 		e.Figures, *from = (*from)[0], (*from)[1:]
 	}
-	if !slices.Equal(left, c.edges) {
-		c.edges, c.wanted = left, nil
+	if slices.Contains(m.stayed, nil) {
+		c.forgetEdges()
 	}
-	return stayed, nil
+	return m.stayed, nil
+}
+
+// isSame says that a record is still an edge's.
+func (t *table) isSame(e knownEdge, b []byte) bool {
+	if t.parts.generation != nil {
+		return t.parts.generationOf(b) == e.generation
+	}
+	return t.keys.edge(b) == e.key
+}
+
+// forgetEdges forgets those that have ended, and knows those that have taken the places of others.
+func (c *Collector) forgetEdges() {
+	d, left := c.edgeTable, c.edges[:0:0]
+	for i, e := range c.edges {
+		b := c.wanted.edges.of[i]
+		if d.owner.number(b, 0) == 0 {
+			continue
+		}
+		if !d.isSame(e, b) {
+			e = knownEdge{e.index, d.parts.generationOf(b), d.keys.edge(b)}
+		}
+		left = append(left, e)
+	}
+	c.edges, c.wanted = left, nil
 }
 
 // add adds the figures of the records of a region to those of whom they are of. It answers the histograms that they are

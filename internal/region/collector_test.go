@@ -56,14 +56,16 @@ type changing struct {
 }
 
 func (c *changing) ReadAll(ctx context.Context, reads []Read) error {
-	err := c.local.ReadAll(ctx, reads)
-	for _, r := range reads {
+	for i, r := range reads {
+		if err := c.local.ReadAll(ctx, reads[i:i+1]); err != nil {
+			return err
+		}
 		if r.Region == c.after && c.change != nil {
 			c.change()
 			c.change = nil
 		}
 	}
-	return err
+	return nil
 }
 
 func (c *changing) Read(ctx context.Context, region uint32, offset uint64, into []byte) error {

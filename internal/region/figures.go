@@ -2,7 +2,6 @@ package region
 
 import (
 	"cmp"
-	"slices"
 
 	"outsight/internal/model"
 )
@@ -53,7 +52,17 @@ func (f Figures) add(other Figures) {
 
 // known are those that the host has.
 func (f Figures) known() Figures {
-	return slices.DeleteFunc(f, func(one Figure) bool { return !one.there })
+	n := 0
+	for i := range f {
+		if !f[i].there {
+			continue
+		}
+		if n != i {
+			f[n] = f[i]
+		}
+		n++
+	}
+	return f[:n]
 }
 
 // merged is the sum of two histograms, which stay as they are. Either may be nil.

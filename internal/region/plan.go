@@ -116,12 +116,12 @@ func (s *shape) placeOf(m *Metric) int {
 const maxFigures = 1 << 24
 
 // figures are empty ones of n containers or edges.
-func (s *shape) figures(n int) ([]Figures, error) {
+func (s *shape) figures(m *readingMemory, n int) ([]Figures, error) {
 	each := len(s.empty)
 	if n*each > maxFigures {
 		return nil, fmt.Errorf("%w: %d times %d figures", ErrDamaged, n, each)
 	}
-	room, all := make(Figures, n*each), make([]Figures, n)
+	room, all := Figures(m.figures.take(n*each)), m.lists.take(n)
 	for i := range all {
 		all[i] = room[i*each : (i+1)*each : (i+1)*each]
 		copy(all[i], s.empty)

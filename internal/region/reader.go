@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 )
 
 // Read is one part of a region: bytes of region from Offset on, as many as Into has. Both are multiples of 8.
@@ -15,6 +16,8 @@ type Read struct {
 	// Ordered has the words read upwards, each whole, as records with a head and a tail need it. Otherwise parts of a long
 	// one may be read in any order.
 	Ordered bool
+	// After has all reads before it be there before this one is made. Otherwise reads may be made in any order.
+	After bool
 }
 
 // Reader carries reads to a host. A word of 8 bytes is read whole. It is for one goroutine at a time.
@@ -23,6 +26,24 @@ type Reader interface {
 	Read(ctx context.Context, region uint32, offset uint64, into []byte) error
 	// ReadAll reads several.
 	ReadAll(ctx context.Context, reads []Read) error
+}
+
+// Stages are reads that may be made in any order, one stage after the other (Read.After).
+func Stages(reads []Read) iter.Seq[[]Read] {
+	return func(yield func([]Read) bool) {
+		begin := 0
+		for i := range reads {
+			if reads[i].After && i > begin {
+				if !yield(reads[begin:i]) {
+					return
+				}
+				begin = i
+			}
+		}
+		if begin < len(reads) {
+			yield(reads[begin:])
+		}
+	}
 }
 
 // Split is the part of reads that has no more than so many reads and bytes, and the rest; a read may be in both. Bytes are

@@ -61,10 +61,10 @@ func recordsOf(r *Region, indexes []uint32) (records, error) {
 // wantedRecords are what each reading reads: once they are found they stay the same, as do their bytes' places, until
 // somebody has begun or ended.
 type wantedRecords struct {
-	// figures are read first, owners and the control region's header with them when figures are there.
-	// thorough are read with figures at a thorough reading.
-	figures, owners, thorough []Read
-	header                    []byte
+	// usual are figures, and after them owners and the control region's header. A thorough reading reads all: with the
+	// figures what is for thorough readings alone.
+	usual, all []Read
+	header     []byte
 	// counts are how many records of tables have begun, which is read with figures.
 	counts []countRead
 	// slots and edges are the records that say who has them, disks and endpoints those that have figures too, in the order
@@ -92,7 +92,7 @@ type countRead struct {
 // want lays out what is read of all that is known.
 func (c *Collector) want() (*wantedRecords, error) {
 	w := &wantedRecords{header: make([]byte, headerBytes)}
-	w.owners = []Read{{Region: ControlID, Into: w.header}}
+	owned := []Read{{Region: ControlID, Into: w.header, After: true}}
 	indexes := map[Index][]uint32{}
 	for _, s := range c.slots {
 		indexes[IndexSlot] = append(indexes[IndexSlot], s.slot)
@@ -121,14 +121,14 @@ func (c *Collector) want() (*wantedRecords, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	w.thorough = slices.Concat(w.disks.reads, w.endpoints.reads)
+	thorough, figures := slices.Concat(w.disks.reads, w.endpoints.reads), []Read(nil)
 	for _, t := range c.tables() {
 		if t.begun != nil {
 			one := countRead{t, make([]byte, 8)}
-			w.counts, w.figures = append(w.counts, one), append(w.figures, t.ask(one.into))
+			w.counts, figures = append(w.counts, one), append(figures, t.ask(one.into))
 		}
 	}
-	w.owners = append(append(w.owners, w.slots.reads...), w.edges.reads...)
+	owned = append(append(owned, w.slots.reads...), w.edges.reads...)
 	for _, index := range []Index{IndexSlot, IndexFigures, IndexEdge, IndexDisk, IndexEndpoint} {
 		for _, p := range c.plan.counting[index] {
 			one := wantedRegion{plan: p, owners: owners}
@@ -147,14 +147,15 @@ func (c *Collector) want() (*wantedRecords, error) {
 					return nil, err
 				}
 				if one.thorough = index == IndexDisk || index == IndexEndpoint; one.thorough {
-					w.thorough = append(w.thorough, one.reads...)
+					thorough = append(thorough, one.reads...)
 				} else {
-					w.figures = append(w.figures, one.reads...)
+					figures = append(figures, one.reads...)
 				}
 			}
 			w.records = append(w.records, one)
 		}
 	}
+	w.usual, w.all = slices.Concat(figures, owned), slices.Concat(figures, thorough, owned)
 	return w, nil
 }
 

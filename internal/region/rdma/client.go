@@ -99,14 +99,16 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 	if err := c.alive(); err != nil {
 		return err
 	}
-	for len(reads) > 0 {
-		var part []region.Read
-		part, reads = region.Split(reads, maxPieces, bufferBytes)
-		if err := c.readPart(ctx, part, tries); err != nil {
-			if gone := c.alive(); gone != nil {
-				return errors.Join(gone, err)
+	for stage := range region.Stages(reads) {
+		for len(stage) > 0 {
+			var part []region.Read
+			part, stage = region.Split(stage, maxPieces, bufferBytes)
+			if err := c.readPart(ctx, part, tries); err != nil {
+				if gone := c.alive(); gone != nil {
+					return errors.Join(gone, err)
+				}
+				return asRegions(err)
 			}
-			return asRegions(err)
 		}
 	}
 	return nil

@@ -35,6 +35,16 @@ func (r Reader) Read(ctx context.Context, id uint32, offset uint64, into []byte)
 func (r Reader) ReadAll(ctx context.Context, reads []region.Read) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for stage := range region.Stages(reads) {
+		if err := r.readStage(ctx, stage); err != nil {
+			return asRegions(err)
+		}
+	}
+	return nil
+}
+
+// readStage reads in any order. The caller holds mu.
+func (r Reader) readStage(ctx context.Context, reads []region.Read) error {
 	together := r.pieces[:0]
 	for _, read := range reads {
 		before := len(together)
@@ -43,7 +53,7 @@ func (r Reader) ReadAll(ctx context.Context, reads []region.Read) error {
 			together = together[:before]
 			for i := range pieces {
 				if err := r.readAll(ctx, pieces[i:i+1]); err != nil {
-					return asRegions(err)
+					return err
 				}
 			}
 		}
@@ -51,7 +61,7 @@ func (r Reader) ReadAll(ctx context.Context, reads []region.Read) error {
 	r.pieces = together
 	err := r.readAll(ctx, together)
 	clear(together) // what was read into is not kept
-	return asRegions(err)
+	return err
 }
 
 // asRegions is an error as package region has it.

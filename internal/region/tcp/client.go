@@ -23,7 +23,9 @@ type Client struct {
 	key       region.Key
 	challenge [challengeBytes]byte
 	sequence  uint64
-	buffer    []byte
+	// reads, message and buffer are those of the last request and its reply, for their memory.
+	reads           []wanted
+	message, buffer []byte
 }
 
 // Dial connects to a Server at address.
@@ -94,12 +96,13 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 }
 
 func (c *Client) exchange(reads []region.Read) error {
-	q := request{}
+	q := request{reads: c.reads[:0]}
 	var length uint32
 	for _, r := range reads {
 		q.reads = append(q.reads, wanted{r.Region, uint32(len(r.Into)), r.Offset})
 		length += uint32(len(r.Into))
 	}
+	c.reads = q.reads
 	data, err := c.ask(&q)
 	if err != nil {
 		return err
@@ -137,14 +140,20 @@ func (c *Client) ask(q *request) ([]byte, error) {
 	if _, err := rand.Read(q.nonce[:]); err != nil {
 		return nil, err
 	}
-	b := q.append(nil)
-	if _, err := c.conn.Write(append(b, mac(c.key.Secret, "request", c.challenge[:], b)...)); err != nil {
+	b := q.append(c.message[:0])
+	c.message = append(b, mac(c.key.Secret, "request", c.challenge[:], b)...)
+	if _, err := c.conn.Write(c.message); err != nil {
 		return nil, gone(err)
 	}
-	head := make([]byte, replyBytes)
-	if _, err := io.ReadFull(c.conn, head); err != nil {
+	// What comes first tells how much follows: nothing comes behind a reply.
+	if len(c.buffer) == 0 {
+		c.buffer = make([]byte, 4096)
+	}
+	got, err := io.ReadAtLeast(c.conn, c.buffer, replyBytes)
+	if err != nil {
 		return nil, gone(err)
 	}
+	head := c.buffer[:replyBytes]
 	r, err := parseReply(head)
 	if err != nil {
 		return nil, fmt.Errorf("%w: a reply begins with %q", region.ErrDamaged, head[:4])
@@ -152,19 +161,22 @@ func (c *Client) ask(q *request) ([]byte, error) {
 	if r.length > MaxBytes || r.status != statusOK && r.length != 0 {
 		return nil, fmt.Errorf("%w: a reply of %d bytes with status %d", region.ErrDamaged, r.length, r.status)
 	}
-	size := int(r.length) + macBytes
-	if cap(c.buffer) < size {
-		c.buffer = make([]byte, size)
+	size := replyBytes + int(r.length) + macBytes
+	if got > size {
+		return nil, fmt.Errorf("%w: %d bytes follow a reply", region.ErrDamaged, got-size)
 	}
-	body := c.buffer[:size]
-	if _, err := io.ReadFull(c.conn, body); err != nil {
+	if len(c.buffer) < size {
+		c.buffer = append(make([]byte, 0, size), c.buffer[:got]...)[:size]
+		head = c.buffer[:replyBytes]
+	}
+	if _, err := io.ReadFull(c.conn, c.buffer[got:size]); err != nil {
 		return nil, gone(err)
 	}
-	data, got := body[:r.length], body[r.length:]
+	data, sealed := c.buffer[replyBytes:size-macBytes], c.buffer[size-macBytes:size]
 	if r.status == statusKey || r.status == statusMalformed {
 		return nil, r.status.err(r.read) // the host cannot say this with a key
 	}
-	if r.sequence != c.sequence || !hmac.Equal(got, mac(c.key.Secret, "reply", c.challenge[:], q.nonce[:], head, data)) {
+	if r.sequence != c.sequence || !hmac.Equal(sealed, mac(c.key.Secret, "reply", c.challenge[:], q.nonce[:], head, data)) {
 		return nil, fmt.Errorf("%w: the reply is not from a host that has the key", region.ErrRefused)
 	}
 	return data, r.status.err(r.read)

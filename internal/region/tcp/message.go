@@ -103,8 +103,8 @@ func parseCount(b []byte) (int, error) {
 	return 0, errMalformed
 }
 
-// parseRequest reads a whole request without its MAC.
-func parseRequest(b []byte) (r request, err error) {
+// parseRequest reads a whole request without its MAC. Its reads are appended to those of into.
+func parseRequest(b []byte, into []wanted) (r request, err error) {
 	n, err := parseCount(b)
 	if err != nil || len(b) != requestBytes+n*readBytes {
 		return r, errMalformed
@@ -116,6 +116,7 @@ func parseRequest(b []byte) (r request, err error) {
 		return r, nil
 	}
 	var total uint64
+	r.reads = into
 	for i := range n {
 		at := b[requestBytes+i*readBytes:]
 		w := wanted{binary.LittleEndian.Uint32(at), binary.LittleEndian.Uint32(at[4:]), binary.LittleEndian.Uint64(at[8:])}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bufio"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -146,13 +147,17 @@ type connection struct {
 	messages  *rate.Limiter
 	// secret is the key of the last message that was authentic.
 	secret []byte
-	buffer []byte
+	// in has what has come of messages, message the one that is being answered, buffer its reply.
+	in      *bufio.Reader
+	message [requestBytes + MaxReads*readBytes + macBytes]byte
+	reads   []wanted
+	buffer  []byte
 	// other is the reader's connection by another transport.
 	other Connection
 }
 
 func (s *Server) serve(c net.Conn) error {
-	r := &connection{Conn: c, bytes: rate.NewLimiter(rate.Limit(s.options.BytesPerSecond), max(s.options.BytesPerSecond,
+	r := &connection{Conn: c, in: bufio.NewReader(c), bytes: rate.NewLimiter(rate.Limit(s.options.BytesPerSecond), max(s.options.BytesPerSecond,
 		MaxBytes)), messages: rate.NewLimiter(MessagesPerSecond, MessagesPerSecond)}
 	if _, err := rand.Read(r.challenge[:]); err != nil {
 		return err
@@ -184,25 +189,25 @@ func (s *Server) serve(c net.Conn) error {
 
 // answer reads one message and answers it. on is false where no other one is to be read.
 func (s *Server) answer(c *connection) (on bool, err error) {
-	var b [requestBytes + MaxReads*readBytes + macBytes]byte
-	if _, err := io.ReadFull(c, b[:1]); err != nil {
+	b := c.message[:]
+	if _, err := io.ReadFull(c.in, b[:1]); err != nil {
 		return false, err
 	}
 	if err := c.SetReadDeadline(time.Now().Add(messageWait)); err != nil {
 		return false, err
 	}
-	if _, err := io.ReadFull(c, b[1:requestBytes]); err != nil {
+	if _, err := io.ReadFull(c.in, b[1:requestBytes]); err != nil {
 		return false, err
 	}
-	n, err := parseCount(b[:])
+	n, err := parseCount(b)
 	if err != nil {
 		return false, s.refuse(c, nil, reply{status: statusMalformed})
 	}
 	end := requestBytes + n*readBytes
-	if _, err := io.ReadFull(c, b[requestBytes:end+macBytes]); err != nil {
+	if _, err := io.ReadFull(c.in, b[requestBytes:end+macBytes]); err != nil {
 		return false, err
 	}
-	q, err := parseRequest(b[:end])
+	q, err := parseRequest(b[:end], c.reads[:0])
 	if err != nil {
 		return false, s.refuse(c, nil, reply{status: statusMalformed})
 	}
@@ -211,7 +216,7 @@ func (s *Server) answer(c *connection) (on bool, err error) {
 		q.sequence != c.sequence+1 {
 		return false, s.refuse(c, nil, reply{status: statusKey, sequence: q.sequence})
 	}
-	c.sequence, c.secret = q.sequence, secret
+	c.sequence, c.secret, c.reads = q.sequence, secret, q.reads
 	if q.offer != nil {
 		return true, s.connect(c, &q)
 	}

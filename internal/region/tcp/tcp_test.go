@@ -339,7 +339,7 @@ func TestConnectRefused(t *testing.T) {
 			t.Errorf("%s: %d were refused, want %d", name, n, want)
 		}
 	}
-	if _, err := parseRequest((&request{offer: make([]byte, OfferBytes+readBytes)}).append(nil)); err == nil {
+	if _, err := parseRequest((&request{offer: make([]byte, OfferBytes+readBytes)}).append(nil), nil); err == nil {
 		t.Error("an offer that is too long was taken")
 	}
 }
@@ -362,7 +362,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte("OSRQ"))
 	f.Add((&request{key: 7, sequence: 1, offer: make([]byte, OfferBytes)}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		q, err := parseRequest(b)
+		q, err := parseRequest(b, nil)
 		if err != nil {
 			return
 		}
