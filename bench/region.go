@@ -440,7 +440,7 @@ func (w *regionWire) speeds(ctx context.Context, o options, key readwire.Key, ho
 			detail: fmt.Sprintf("of %d, while a writer changes all bytes of each", words)}), torn, words, nil
 }
 
-// answerCost is what the program takes for one packet, in nanoseconds.
+// answerCost is what the program takes for one read, of which a packet may have several, in nanoseconds.
 func answerCost(r *region.Responder, read func() error, length time.Duration) (float64, error) {
 	statistics, err := host.EnableStatistics()
 	if err != nil {
@@ -451,13 +451,21 @@ func answerCost(r *region.Responder, read func() error, length time.Duration) (f
 	if err != nil {
 		return 0, err
 	}
+	counted, err := r.Counters()
+	if err != nil {
+		return 0, err
+	}
 	for begun := time.Now(); time.Since(begun) < length; {
 		if err := read(); err != nil {
 			return 0, err
 		}
 	}
 	after, err := r.Cost()
-	return float64(after.RunTimeNS-before.RunTimeNS) / float64(after.Runs-before.Runs), err
+	if err != nil {
+		return 0, err
+	}
+	now, err := r.Counters()
+	return float64(after.RunTimeNS-before.RunTimeNS) / float64(now.Reads-counted.Reads), err
 }
 
 // tornWords counts words that nobody wrote, of so many at least, while a writer writes words whose bytes are the same.
