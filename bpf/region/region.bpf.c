@@ -47,6 +47,7 @@ const volatile u64 interval_ns = 1; /* between two requests at the highest rate 
 const volatile u64 burst_ns = 1; /* by how much requests may be early */
 const volatile bool has_buffer; /* packets are in socket buffers: not native XDP */
 const volatile u64 region_bytes; /* of the region that a program answers for */
+const volatile u32 region_number; /* of the same */
 const volatile u32 no_region; /* the index of the program that answers for regions that there are not */
 
 /* Where requests may be sent to. */
@@ -116,9 +117,9 @@ struct {
 /* What a CPU knows of the packet that it looks at. */
 struct work {
 	u64 sum; /* of what is answered, for the checksum */
-	u32 region; /* that this program answers for */
 	u32 next; /* the region of the first request that is not answered yet */
-	u8 has_region;
+	u32 missing; /* the region that there is not, where the program of no region answers */
+	u8 has_missing;
 	u8 has_next;
 };
 
@@ -346,9 +347,9 @@ static __always_inline bool fill(struct read_header *h, void *end, const void *f
 }
 
 /*
- * Answers the request at a place of a datagram if it is of the same region as the first one that was not answered
- * before. What a program can read is its own map (base), whatever the packet says. How long the request is, 0 where the
- * packet is to be dropped.
+ * Answers the request at a place of a datagram if it is of this program's region; without one (no base), if it is of the
+ * region of the first request that was not answered before. What a program can read is its own map, whatever the packet
+ * says. How long the request is, 0 where the packet is to be dropped.
  */
 static __always_inline u32 answer_one(void *data, void *end, const void *base, u32 at)
 {
@@ -365,10 +366,11 @@ static __always_inline u32 answer_one(void *data, void *end, const void *base, u
 	u32 size = length + sizeof(*h);
 	if (h->kind != READ_REQUEST)
 		return size;
-	if (!w->has_region) {
-		w->region = h->region;
-		w->has_region = 1;
-	} else if (w->region != h->region) {
+	if (!base && !w->has_missing) {
+		w->missing = h->region;
+		w->has_missing = 1;
+	}
+	if (h->region != (base ? region_number : w->missing)) {
 		if (!w->has_next)
 			w->next = h->region;
 		w->has_next = 1;
@@ -397,7 +399,7 @@ static __always_inline u32 begin_answers(void *data, void *end)
 
 	if (!w || !find_datagram(&d, data, end))
 		return 0;
-	w->has_region = 0;
+	w->has_missing = 0;
 	w->has_next = 0;
 	return payload_of(&d);
 }

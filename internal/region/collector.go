@@ -74,7 +74,7 @@ type Sample struct {
 // of those that were known before, the second, which is read when the first is there, says whether they still are the
 // same: so no figure counts for another than its own, in whatever order the parts of a read come.
 //
-// A Sample is the caller's until two more readings have succeeded, which use its memory again.
+// A Sample is the caller's until the reading begins that follows the next one that succeeds: that one uses its memory.
 type Collector struct {
 	// Thorough is the time of whose readings the first looks for new records and reads histograms, which are most of what
 	// there is to read; 0 has all do so. The others have all counters and no histograms.

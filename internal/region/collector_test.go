@@ -2,6 +2,8 @@ package region
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 
 	"outsight/internal/model"
@@ -138,4 +140,74 @@ func TestChangesDuringAReading(t *testing.T) {
 		s.Containers[1].Figures.Of(execs).Count != 7 {
 		t.Errorf("%+v", s.Containers)
 	}
+}
+
+// TestSampleIsThereAtTheNextReading: who compares a sample with the one before has both, also where readings failed
+// between them.
+func TestSampleIsThereAtTheNextReading(t *testing.T) {
+	l := hostOfEdges(t)
+	l.putEdge(1, 1, 100, 10, 1000)
+	r := &changing{local: l}
+	c := NewCollector(r)
+	collect := func() *Sample {
+		t.Helper()
+		s, err := c.Collect(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	is := func(what string, s *Sample, bytes uint64) {
+		t.Helper()
+		if len(s.Edges) != 1 || s.Edges[0].Figures.Of("bytes").Count != bytes {
+			t.Errorf("%s: %+v, want one edge of %d bytes", what, s.Edges, bytes)
+		}
+	}
+	first := collect()
+	put(l[testEdges], edgeBytes+bytesAt, 11)
+	edges := r.local[testEdges]
+	for range 3 {
+		delete(r.local, testEdges)
+		if _, err := c.Collect(context.Background()); !errors.Is(err, ErrGone) {
+			t.Fatalf("got %v, want %v", err, ErrGone)
+		}
+		r.local[testEdges] = edges
+	}
+	second := collect()
+	is("the first", first, 10)
+	is("the second", second, 11)
+	put(l[testEdges], edgeBytes+bytesAt, 12)
+	third := collect()
+	is("the second at the third", second, 11)
+	is("the third", third, 12)
+}
+
+// TestReadsAfterOthers: stages are what the reads say, and nothing is left out.
+func TestReadsAfterOthers(t *testing.T) {
+	f := func(after string, want ...int) {
+		t.Helper()
+		reads := make([]Read, len(after))
+		for i := range reads {
+			reads[i] = Read{Offset: uint64(i), After: after[i] == 'a'}
+		}
+		var got []int
+		next := uint64(0)
+		for stage := range Stages(reads) {
+			got = append(got, len(stage))
+			for _, r := range stage {
+				if r.Offset != next {
+					t.Errorf("%q: read %d comes, want %d", after, r.Offset, next)
+				}
+				next++
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: stages of %d reads, want %d", after, got, want)
+		}
+	}
+	f("")
+	f("...", 3)
+	f("a..", 3)
+	f("..a.", 2, 2)
+	f("..aa", 2, 1, 1)
 }

@@ -86,7 +86,7 @@ func (r *Responder) tryAttach(o Options, device *net.Interface, hook Hook) error
 	if err := r.SetKeys(o.Keys); err != nil {
 		return err
 	}
-	program, err := r.load(hook.readProgram(), hook, nil)
+	program, err := r.load(hook.readProgram(), hook, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (r *Responder) tryAttach(o Options, device *net.Interface, hook Hook) error
 
 // answerForNone answers for regions that there are not.
 func (r *Responder) answerForNone(hook Hook) error {
-	program, err := r.load(hook.refuseProgram(), hook, nil)
+	program, err := r.load(hook.refuseProgram(), hook, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ func (r *Responder) answerForNone(hook Hook) error {
 	return regions.Put(regions.MaxEntries()-1, program)
 }
 
-// load loads one program for a hook, with constants of its own; of is the region that it answers for.
-func (r *Responder) load(name string, hook Hook, of *ebpf.Map) (*ebpf.Program, error) {
+// load loads one program for a hook, with constants of its own; of is the region that it answers for, and id its number.
+func (r *Responder) load(name string, hook Hook, id uint32, of *ebpf.Map) (*ebpf.Program, error) {
 	spec := r.spec.Copy()
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
 	shared := make(map[string]*ebpf.Map, len(r.maps.Maps)+1)
@@ -141,7 +141,8 @@ func (r *Responder) load(name string, hook Hook, of *ebpf.Map) (*ebpf.Program, e
 		region.ValueSize, region.MaxEntries, region.Flags = of.ValueSize(), of.MaxEntries(), of.Flags()
 		region.Key, region.Value = nil, nil
 		shared[regionMapRegion] = of
-		err = errors.Join(err, spec.Variables[regionVarRegionBytes].Set(regionBytes(of)))
+		err = errors.Join(err, spec.Variables[regionVarRegionBytes].Set(regionBytes(of)),
+			spec.Variables[regionVarRegionNumber].Set(id))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("BUG: setting the object's constants: %w", err)

@@ -57,39 +57,40 @@ type regionReadKey struct {
 }
 
 type regionWork struct {
-	_         structs.HostLayout
-	Sum       uint64
-	Region    uint32
-	Next      uint32
-	HasRegion uint8
-	HasNext   uint8
-	_         [6]byte
+	_          structs.HostLayout
+	Sum        uint64
+	Next       uint32
+	Missing    uint32
+	HasMissing uint8
+	HasNext    uint8
+	_          [6]byte
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	regionMapAddresses   = "addresses"
-	regionMapAllowed     = "allowed"
-	regionMapCounters    = "counters"
-	regionMapKeys        = "keys"
-	regionMapRates       = "rates"
-	regionMapRegion      = "region"
-	regionMapRegions     = "regions"
-	regionMapWorks       = "works"
-	regionProgAnswerTcx  = "answer_tcx"
-	regionProgAnswerXdp  = "answer_xdp"
-	regionProgReadTcx    = "read_tcx"
-	regionProgReadXdp    = "read_xdp"
-	regionProgRefuseTcx  = "refuse_tcx"
-	regionProgRefuseXdp  = "refuse_xdp"
-	regionVarBurstNs     = "burst_ns"
-	regionVarHasBuffer   = "has_buffer"
-	regionVarIntervalNs  = "interval_ns"
-	regionVarNoRegion    = "no_region"
-	regionVarPort        = "port"
-	regionVarRegionBytes = "region_bytes"
+	regionMapAddresses    = "addresses"
+	regionMapAllowed      = "allowed"
+	regionMapCounters     = "counters"
+	regionMapKeys         = "keys"
+	regionMapRates        = "rates"
+	regionMapRegion       = "region"
+	regionMapRegions      = "regions"
+	regionMapWorks        = "works"
+	regionProgAnswerTcx   = "answer_tcx"
+	regionProgAnswerXdp   = "answer_xdp"
+	regionProgReadTcx     = "read_tcx"
+	regionProgReadXdp     = "read_xdp"
+	regionProgRefuseTcx   = "refuse_tcx"
+	regionProgRefuseXdp   = "refuse_xdp"
+	regionVarBurstNs      = "burst_ns"
+	regionVarHasBuffer    = "has_buffer"
+	regionVarIntervalNs   = "interval_ns"
+	regionVarNoRegion     = "no_region"
+	regionVarPort         = "port"
+	regionVarRegionBytes  = "region_bytes"
+	regionVarRegionNumber = "region_number"
 )
 
 // loadRegion returns the embedded CollectionSpec for region.
@@ -160,12 +161,13 @@ type regionMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type regionVariableSpecs struct {
-	BurstNs     *ebpf.VariableSpec `ebpf:"burst_ns"`
-	HasBuffer   *ebpf.VariableSpec `ebpf:"has_buffer"`
-	IntervalNs  *ebpf.VariableSpec `ebpf:"interval_ns"`
-	NoRegion    *ebpf.VariableSpec `ebpf:"no_region"`
-	Port        *ebpf.VariableSpec `ebpf:"port"`
-	RegionBytes *ebpf.VariableSpec `ebpf:"region_bytes"`
+	BurstNs      *ebpf.VariableSpec `ebpf:"burst_ns"`
+	HasBuffer    *ebpf.VariableSpec `ebpf:"has_buffer"`
+	IntervalNs   *ebpf.VariableSpec `ebpf:"interval_ns"`
+	NoRegion     *ebpf.VariableSpec `ebpf:"no_region"`
+	Port         *ebpf.VariableSpec `ebpf:"port"`
+	RegionBytes  *ebpf.VariableSpec `ebpf:"region_bytes"`
+	RegionNumber *ebpf.VariableSpec `ebpf:"region_number"`
 }
 
 // regionObjects contains all objects after they have been loaded into the kernel.
@@ -215,12 +217,13 @@ func (m *regionMaps) Close() error {
 //
 // It can be passed to loadRegionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type regionVariables struct {
-	BurstNs     *ebpf.Variable `ebpf:"burst_ns"`
-	HasBuffer   *ebpf.Variable `ebpf:"has_buffer"`
-	IntervalNs  *ebpf.Variable `ebpf:"interval_ns"`
-	NoRegion    *ebpf.Variable `ebpf:"no_region"`
-	Port        *ebpf.Variable `ebpf:"port"`
-	RegionBytes *ebpf.Variable `ebpf:"region_bytes"`
+	BurstNs      *ebpf.Variable `ebpf:"burst_ns"`
+	HasBuffer    *ebpf.Variable `ebpf:"has_buffer"`
+	IntervalNs   *ebpf.Variable `ebpf:"interval_ns"`
+	NoRegion     *ebpf.Variable `ebpf:"no_region"`
+	Port         *ebpf.Variable `ebpf:"port"`
+	RegionBytes  *ebpf.Variable `ebpf:"region_bytes"`
+	RegionNumber *ebpf.Variable `ebpf:"region_number"`
 }
 
 // regionPrograms contains all programs after they have been loaded into the kernel.

@@ -264,7 +264,7 @@ func (r *Responder) Add(id uint32, m *ebpf.Map) error {
 	if bytes > MaxRegionBytes {
 		return fmt.Errorf("region %d has %d bytes, at most %d are possible", id, bytes, MaxRegionBytes)
 	}
-	program, err := r.load(r.hook.answerProgram(), r.hook, m)
+	program, err := r.load(r.hook.answerProgram(), r.hook, id, m)
 	if err != nil {
 		return fmt.Errorf("loading the program of region %d: %w", id, err)
 	}
