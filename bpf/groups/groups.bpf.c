@@ -9,6 +9,7 @@
 #include "include/kernel.h"
 #include "groups/groups.h"
 #include "groups/groups_maps.h"
+#include "groups/pressure.h"
 #include "groups/stat.h"
 #include "include/timer.h"
 
@@ -37,14 +38,30 @@ static __always_inline bool is_of(u64 state, u64 id)
 	       found == id;
 }
 
-/* The task's state of a controller, or the one above it that is of the cgroup. */
-static __always_inline u64 find_state(u64 set, s32 index, u64 id)
+/* The task's state of a controller. */
+static __always_inline u64 state_of(u64 set, s32 index)
 {
 	u64 state = 0;
 
-	if (index < 0 || !id ||
-	    bpf_probe_read_kernel(&state, sizeof(state),
-				  FIELD_AT(set, struct css_set, subsys) + index * sizeof(u64)))
+	if (index >= 0)
+		bpf_probe_read_kernel(&state, sizeof(state),
+				      FIELD_AT(set, struct css_set, subsys) + index * sizeof(u64));
+	return state;
+}
+
+/* The task's cgroup in the v2 hierarchy, as the state that it has without a controller. */
+static __always_inline u64 unified_state_of(u64 set)
+{
+	u64 group = 0;
+
+	bpf_probe_read_kernel(&group, sizeof(group), FIELD_AT(set, struct css_set, dfl_cgrp));
+	return group ? (u64)FIELD_AT(group, struct cgroup, self) : 0;
+}
+
+/* That state, or the one above it that is of the cgroup. */
+static __always_inline u64 find_state(u64 state, u64 id)
+{
+	if (!id)
 		return 0;
 	for (int level = 0; level < MAX_LEVELS && state; level++) {
 		if (is_of(state, id))
@@ -65,8 +82,7 @@ int watch_group(struct watch_request *request)
 	struct watched_group *w = bpf_map_lookup_elem(&watched_groups, &slot);
 	u64 set = 0;
 	/* Each at a constant offset, as the verifier demands of a context. */
-	const u64 ids[CONTROLLERS] = {request->ids[0], request->ids[1], request->ids[2]};
-	const s32 index[CONTROLLERS] = {memory_index, cpu_index, pids_index};
+	const u64 ids[CONTROLLERS] = {request->ids[0], request->ids[1], request->ids[2], request->ids[3]};
 	int found = 0;
 
 	if (!w)
@@ -79,9 +95,11 @@ int watch_group(struct watch_request *request)
 	if (!task)
 		return 0;
 	bpf_probe_read_kernel(&set, sizeof(set), FIELD_AT(task, struct task_struct, cgroups));
+	const u64 states[CONTROLLERS] = {state_of(set, memory_index), state_of(set, cpu_index),
+					 state_of(set, pids_index), unified_state_of(set)};
 	for (int i = 0; i < CONTROLLERS; i++) {
 		w->ids[i] = ids[i];
-		w->states[i] = find_state(set, index[i], ids[i]);
+		w->states[i] = find_state(states[i], ids[i]);
 		if (w->states[i])
 			found |= 1 << i;
 	}
@@ -89,7 +107,35 @@ int watch_group(struct watch_request *request)
 	return found;
 }
 
-static __always_inline void read_memory(struct group_figures *f, struct group_words *w, u64 state)
+/* What is more than MAX_LEVELS below the root has none. */
+static __always_inline void read_memory_limit(struct group_details *d, u64 state)
+{
+	u64 own = 0, least = ~0ULL;
+
+	for (int level = 0; level < MAX_LEVELS; level++) {
+		u64 pages = 0, parent = 0;
+
+		if (bpf_probe_read_kernel(&pages, sizeof(pages), FIELD_AT(state, struct mem_cgroup, memory.max)) ||
+		    bpf_probe_read_kernel(&parent, sizeof(parent),
+					  FIELD_AT(state, struct cgroup_subsys_state___tree, parent)))
+			return;
+		if (!level)
+			own = pages;
+		if (pages < least)
+			least = pages;
+		state = parent;
+		if (!state)
+			break;
+	}
+	if (state)
+		return;
+	d->memory_limit = own;
+	d->memory_limit_above = least;
+	d->known |= DETAIL_MEMORY_LIMIT;
+}
+
+static __always_inline void read_memory(struct group_figures *f, struct group_details *d, u64 state,
+					bool details)
 {
 	u64 pages, kills;
 	u64 at = (u64)FIELD_AT(state, struct mem_cgroup, memory.usage.counter);
@@ -104,12 +150,15 @@ static __always_inline void read_memory(struct group_figures *f, struct group_wo
 		f->kills = kills;
 		f->known |= FIGURE_KILLS;
 	}
+	if (!details)
+		return;
+	read_memory_limit(d, state);
 	u32 zero = 0;
 	struct stat_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 	if (!s || !read_exact_words(state, s))
 		return;
 	for (int i = 0; i < STAT_WORDS; i++)
-		w->words[i] = s->sum[i];
+		d->words[i] = s->sum[i];
 	f->known |= FIGURE_STAT;
 }
 
@@ -132,15 +181,32 @@ static __always_inline void read_throttle(struct group_figures *f, u64 state)
 	f->known |= FIGURE_THROTTLE;
 }
 
-static __always_inline void read_threads(struct group_figures *f, u64 state)
+static __always_inline void read_quota(struct group_details *d, u64 state)
 {
-	u64 threads;
+	u64 quota, period;
 
-	if (bpf_probe_read_kernel(&threads, sizeof(threads),
-				  FIELD_AT(state, struct pids_cgroup, counter.counter)))
+	if (!bpf_core_field_exists(struct task_group, cfs_bandwidth.quota) ||
+	    bpf_probe_read_kernel(&quota, sizeof(quota), FIELD_AT(state, struct task_group, cfs_bandwidth.quota)) ||
+	    bpf_probe_read_kernel(&period, sizeof(period), FIELD_AT(state, struct task_group, cfs_bandwidth.period)))
 		return;
-	f->threads = threads;
-	f->known |= FIGURE_THREADS;
+	d->quota_ns = quota;
+	d->period_ns = period;
+	d->known |= DETAIL_QUOTA;
+}
+
+static __always_inline void read_threads(struct group_figures *f, struct group_details *d, u64 state)
+{
+	u64 threads, limit;
+
+	if (!bpf_probe_read_kernel(&threads, sizeof(threads),
+				   FIELD_AT(state, struct pids_cgroup, counter.counter))) {
+		f->threads = threads;
+		f->known |= FIGURE_THREADS;
+	}
+	if (!bpf_probe_read_kernel(&limit, sizeof(limit), FIELD_AT(state, struct pids_cgroup, limit.counter))) {
+		d->threads_limit = limit;
+		d->known |= DETAIL_THREADS_LIMIT;
+	}
 }
 
 /* A state that went away while it was read counts for nothing, hence the second look. */
@@ -149,30 +215,41 @@ static long read_group(u32 number, struct read_request *request)
 	u32 slot = request->first + number;
 	struct watched_group *w = bpf_map_lookup_elem(&watched_groups, &slot);
 	struct group_figures *f = bpf_map_lookup_elem(&figures_of_group, &slot);
-	struct group_words *words = bpf_map_lookup_elem(&words_of_group, &slot);
+	struct group_details *d = bpf_map_lookup_elem(&details_of_group, &slot);
 
-	if (!w || !f || !words)
+	if (!w || !f || !d)
 		return 1;
 	u64 generation = f->head + 1;
 	f->tail = generation;
 	barrier();
 	f->known = 0;
+	d->known = 0;
 	u64 memory = w->states[CONTROLLER_MEMORY], cpu = w->states[CONTROLLER_CPU];
-	u64 pids = w->states[CONTROLLER_PIDS];
+	u64 pids = w->states[CONTROLLER_PIDS], unified = w->states[CONTROLLER_UNIFIED];
 	if (is_of(memory, w->ids[CONTROLLER_MEMORY])) {
-		read_memory(f, words, memory);
+		read_memory(f, d, memory, request->details);
 		if (!is_of(memory, w->ids[CONTROLLER_MEMORY]))
-			f->known = 0;
+			f->known = d->known = 0;
 	}
 	if (is_of(cpu, w->ids[CONTROLLER_CPU])) {
 		read_throttle(f, cpu);
-		if (!is_of(cpu, w->ids[CONTROLLER_CPU]))
+		read_quota(d, cpu);
+		if (!is_of(cpu, w->ids[CONTROLLER_CPU])) {
 			f->known &= ~FIGURE_THROTTLE;
+			d->known &= ~DETAIL_QUOTA;
+		}
 	}
 	if (is_of(pids, w->ids[CONTROLLER_PIDS])) {
-		read_threads(f, pids);
-		if (!is_of(pids, w->ids[CONTROLLER_PIDS]))
+		read_threads(f, d, pids);
+		if (!is_of(pids, w->ids[CONTROLLER_PIDS])) {
 			f->known &= ~FIGURE_THREADS;
+			d->known &= ~DETAIL_THREADS_LIMIT;
+		}
+	}
+	if (request->details && is_of(unified, w->ids[CONTROLLER_UNIFIED])) {
+		read_pressure(d, unified);
+		if (!is_of(unified, w->ids[CONTROLLER_UNIFIED]))
+			d->known &= ~DETAIL_PRESSURE;
 	}
 	barrier();
 	f->head = generation;
@@ -198,7 +275,7 @@ SEC("syscall")
 int read_groups(struct read_request *request)
 {
 	u32 zero = 0;
-	struct read_request r = {request->first, request->count};
+	struct read_request r = {request->first, request->count, request->details};
 	struct figures_control *c = bpf_map_lookup_elem(&figures_controls, &zero);
 
 	if (!c || !begin_reading(c))
@@ -304,7 +381,7 @@ int find_cpus(void *ctx)
 	u64 at = *(volatile u64 *)&anchor_address;
 	if (bpf_probe_read_kernel(&base, sizeof(base), FIELD_AT(at, struct bpf_array, pptrs)))
 		return -1;
-	for (u32 cpu = 0; cpu < MAX_STAT_CPUS && cpu < cpus; cpu++) {
+	for (u32 cpu = 0; cpu < MAX_PRESSURE_CPUS && cpu < cpus; cpu++) {
 		u64 *copy = bpf_map_lookup_percpu_elem(&anchor, &zero, cpu);
 		if (!copy)
 			return -1;

@@ -15,6 +15,7 @@ enum group_controller {
 	CONTROLLER_MEMORY,
 	CONTROLLER_CPU,
 	CONTROLLER_PIDS,
+	CONTROLLER_UNIFIED, /* the cgroup itself in the v2 hierarchy, which pressure is kept of */
 	CONTROLLERS,
 };
 
@@ -27,10 +28,29 @@ enum group_figure {
 	FIGURE_THREADS = 16,
 };
 
+/* Which details are there. */
+enum group_detail {
+	DETAIL_PRESSURE = 1,
+	DETAIL_MEMORY_LIMIT = 2,
+	DETAIL_QUOTA = 4,
+	DETAIL_THREADS_LIMIT = 8,
+};
+
+/* Places in group_details.pressure_ns, as enum psi_states of the kernel has them. */
+enum group_pressure {
+	PRESSURE_IO_SOME,
+	PRESSURE_IO_FULL,
+	PRESSURE_MEMORY_SOME,
+	PRESSURE_MEMORY_FULL,
+	PRESSURE_CPU_SOME,
+	PRESSURE_CPU_FULL,
+	PRESSURES,
+};
+
 /*
  * What a group's files say. The writer writes tail, figures, head; a reader that finds head and
  * tail equal, having read upwards, has figures of one moment. It has no more than is read of many
- * groups at once from outside: what only the agent reads is in group_words, written between the
+ * groups at once from outside: what only the agent reads is in group_details, written between the
  * two as well.
  */
 struct group_figures {
@@ -46,8 +66,16 @@ struct group_figures {
 	u64 tail;
 };
 
-/* The counters behind memory.stat: its states, in pages or what they count, then its events. */
-struct group_words {
+/* What only the agent reads of a group. */
+struct group_details {
+	u64 known; /* of enum group_detail */
+	u64 pressure_ns[PRESSURES];
+	u64 memory_limit;	/* in pages, of the group itself */
+	u64 memory_limit_above; /* the least of it and of those above it */
+	u64 quota_ns;		/* of CPU time, in each period */
+	u64 period_ns;
+	u64 threads_limit;
+	/* The counters behind memory.stat: its states, in pages or what they count, then its events. */
 	s64 words[STAT_WORDS];
 };
 
@@ -86,6 +114,7 @@ struct figures_control {
 struct read_request {
 	u32 first;
 	u32 count;
+	u32 details; /* 0: figures alone */
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include "groups/groups.h"
 #include "include/timer.h"
 
+#define MAX_PRESSURE_CPUS 128 /* as below */
 #define MAX_STAT_CPUS 16 /* with more, to add up the CPUs' counters costs more than to read the file */
 
 /* Set by the loader. Indices in css_set.subsys; -1 where the kernel has no such controller. */
@@ -15,10 +16,13 @@ const volatile s32 cpu_index = -1;
 const volatile s32 pids_index = -1;
 const volatile u32 cpus = 1;
 const volatile u32 page_bytes = 4096;
+const volatile u64 jiffy_ns = 4000000;
 
 /* Keep the enumerations in the object for the reader. */
 const volatile enum group_figure group_figure_type;
 const volatile enum group_controller group_controller_type;
+const volatile enum group_detail group_detail_type;
+const volatile enum group_pressure group_pressure_type;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -40,8 +44,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct group_words);
-} words_of_group SEC(".maps");
+	__type(value, struct group_details);
+} details_of_group SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -95,7 +99,7 @@ struct {
 } anchor SEC(".maps");
 
 u64 anchor_address;
-u64 cpu_offsets[MAX_STAT_CPUS];
+u64 cpu_offsets[MAX_PRESSURE_CPUS];
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -118,6 +122,7 @@ typedef struct {
 
 struct page_counter {
 	atomic_long_t usage;
+	unsigned long max;
 };
 
 struct memcg_vmstats {
@@ -146,6 +151,8 @@ struct mem_cgroup {
 };
 
 struct cfs_bandwidth {
+	s64 period;
+	u64 quota;
 	int nr_periods;
 	int nr_throttled;
 	u64 throttled_time;
@@ -157,6 +164,28 @@ struct task_group {
 
 struct pids_cgroup {
 	atomic64_t counter;
+	atomic64_t limit;
+};
+
+enum psi_states {
+	PSI_NONIDLE = 6,
+};
+
+struct psi_group_cpu {
+	u32 state_mask;
+	u32 times[1];
+	u64 state_start;
+	u32 times_prev[1];
+};
+
+struct psi_group {
+	bool enabled;
+	struct psi_group_cpu *pcpu;
+	u64 total[1];
+};
+
+struct cgroup___pressure {
+	struct psi_group *psi;
 };
 
 struct bpf_array {

@@ -8,8 +8,8 @@ import (
 
 const (
 	// checkOften and checkRarely are how many turns apart a group's figures are compared with its files: at first and
-	// after a disagreement, and after each comparison twice as many, up to the latter.
-	checkOften, checkRarely = 4, 64
+	// after a disagreement, and after each comparison checkGrowth times as many, up to the latter.
+	checkOften, checkRarely, checkGrowth = 4, 64, 4
 	// compareAttempts bounds how often a file is read for one comparison.
 	compareAttempts = 4
 )
@@ -62,8 +62,8 @@ func (f *Files) checkFigures(c *model.Container, g *groupFiles) {
 	if !k.fresh || f.turn < k.checkAt {
 		return
 	}
-	k.checkAt = f.turn + k.checkEvery
-	k.checkEvery = min(2*k.checkEvery, checkRarely)
+	k.checkEvery = min(checkGrowth*k.checkEvery, checkRarely)
+	k.checkLater(f.turn)
 	checkFigure(f, g, memoryFigure, func(of *model.GroupFigures) uint64 { return of.MemoryBytes },
 		func() (uint64, error) { return f.value(c, g, memoryUsage) })
 	checkFigure(f, g, threadsFigure, func(of *model.GroupFigures) uint64 { return of.Threads },
@@ -72,7 +72,20 @@ func (f *Files) checkFigures(c *model.Container, g *groupFiles) {
 		func() (uint64, error) { return f.killsInFile(c, g) })
 	checkFigure(f, g, throttleFigure, f.throttle,
 		func() (model.ThrottleCounters, error) { return f.throttlingInFile(c, g) })
+	checkFigure(f, g, pressureFigure, pressure,
+		func() (model.PressureCounters, error) { return f.pressureInFiles(c, g) })
+	checkFigure(f, g, memoryLimitFigure, f.memoryLimit, func() (uint64, error) { return f.memoryLimitInFile(c, g) })
+	checkFigure(f, g, quotaFigure, func(of *model.GroupFigures) float64 { return of.QuotaCores },
+		func() (float64, error) { return f.quota(c, g) })
+	checkFigure(f, g, threadsLimitFigure, func(of *model.GroupFigures) uint64 { return of.ThreadsLimit },
+		func() (uint64, error) { return f.value(c, g, pidsMax) })
 	f.checkStat(c, g)
+}
+
+// checkLater sets when the next comparison is: in the next of the turns that are checkEvery apart, which are others for other
+// slots. Many containers are found in the same turn.
+func (k *groupSlot) checkLater(turn uint64) {
+	k.checkAt = turn + k.checkEvery - (turn+uint64(k.slot))%k.checkEvery
 }
 
 func checkFigure[V comparable](f *Files, g *groupFiles, which figure, of func(*model.GroupFigures) V,
@@ -129,7 +142,8 @@ func (f *Files) note(g *groupFiles, which figure, equal bool) {
 	k.disagreements[which]++
 	switch k.disagreements[which] {
 	case 1:
-		k.checkAt, k.checkEvery = f.turn+checkOften, checkOften
+		k.checkEvery = checkOften
+		k.checkLater(f.turn)
 	case maxDisagreements:
 		if !f.distrusts(which) {
 			t.lose()

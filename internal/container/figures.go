@@ -36,11 +36,16 @@ const (
 	statFigure
 	throttleFigure
 	threadsFigure
+	pressureFigure
+	memoryLimitFigure
+	quotaFigure
+	threadsLimitFigure
 	figureKinds
 )
 
 // figureNames are what users know them by: the files that say the same.
-var figureNames = [figureKinds]string{"memory usage", "processes killed", "memory.stat", "throttling", "threads"}
+var figureNames = [figureKinds]string{"memory usage", "processes killed", "memory.stat", "throttling", "threads", "pressure",
+	"memory limit", "CPU quota", "limit of threads"}
 
 // maxDisagreements is how many comparisons in a row with the files of one group may fail: a figure may change and change
 // back while its file is read, and again.
@@ -100,7 +105,8 @@ func (f *Files) follow(c *model.Container, g *groupFiles) {
 	if err != nil || !found {
 		return
 	}
-	k.slot, k.watched, k.checkAt, k.checkEvery = slot, true, f.turn, checkOften
+	k.slot, k.watched, k.checkEvery = slot, true, checkOften
+	k.checkLater(f.turn)
 	k.of = c.ID
 	f.slots.Store(c.ID, slot)
 	k.fresh = f.kernel.Figures(slot, &k.figures)
@@ -123,7 +129,7 @@ func (f *Files) FigureSlot(container string) (slot uint32, watched bool) {
 	return found.(uint32), true
 }
 
-// figureBits are those of enum group_figure of bpf/groups/groups.h.
+// figureBits are those of enum group_figure of bpf/groups/groups.h; what is read by the agent alone has none.
 var figureBits = [figureKinds]uint32{memoryFigure: 1, killsFigure: 2, statFigure: 4, throttleFigure: 8, threadsFigure: 16}
 
 // TrustedFigures are the bits (enum group_figure of bpf/groups/groups.h) of the figures that were found to equal the
@@ -143,7 +149,7 @@ func (f *Files) noteTrusted() {
 // controllerIDs are the inodes of the group's directories, 0 where the path is not that of the container there.
 func (f *Files) controllerIDs(c *model.Container) (ids [model.FigureControllers]uint64) {
 	for controller, k := range map[int]fileKind{model.MemoryController: memoryUsage, model.CPUController: cpuStat,
-		model.PIDsController: pidsCurrent} {
+		model.PIDsController: pidsCurrent, model.UnifiedController: cpuPressure} {
 		var stat syscall.Stat_t
 		if mount := f.sources[k].mount; mount != "" && syscall.Stat(mount+c.CgroupPath, &stat) == nil {
 			ids[controller] = stat.Ino
@@ -171,6 +177,14 @@ func hasFigure(of *model.GroupFigures, which figure) bool {
 		return of.HasStat
 	case throttleFigure:
 		return of.HasThrottle
+	case pressureFigure:
+		return of.HasPressure
+	case memoryLimitFigure:
+		return of.HasMemoryLimit
+	case quotaFigure:
+		return of.HasQuota
+	case threadsLimitFigure:
+		return of.HasThreadsLimit
 	}
 	return of.HasThreads
 }
@@ -182,4 +196,20 @@ func (f *Files) throttle(of *model.GroupFigures) model.ThrottleCounters {
 		t.ThrottledNS -= t.ThrottledNS % 1000
 	}
 	return t
+}
+
+// pressure is what the pressure files say: whole microseconds.
+func pressure(of *model.GroupFigures) model.PressureCounters {
+	whole := func(p model.Pressure) model.Pressure {
+		return model.Pressure{WaitingNS: p.WaitingNS - p.WaitingNS%1000, StalledNS: p.StalledNS - p.StalledNS%1000, Known: p.Known}
+	}
+	return model.PressureCounters{CPU: whole(of.Pressure.CPU), Memory: whole(of.Pressure.Memory), IO: whole(of.Pressure.IO)}
+}
+
+// memoryLimit is what memory.max of v2 says, or memory.stat of v1.
+func (f *Files) memoryLimit(of *model.GroupFigures) uint64 {
+	if f.sources[memoryStatFile].v2 {
+		return of.MemoryLimit
+	}
+	return of.MemoryLimitAbove
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +64,9 @@ func TestFiguresReplaceFiles(t *testing.T) {
 		if _, ok := f.stats.stat(&g().kernel.figures.Stat); !ok {
 			return fmt.Errorf("memory.stat is not known yet: %v", f.stats.candidates)
 		}
+		if *u.Pressure != *want.Pressure {
+			return fmt.Errorf("%+v, files say %+v", *u.Pressure, *want.Pressure)
+		}
 		if *u.Memory != *want.Memory || *u.Throttle != *want.Throttle || *u.Threads != *want.Threads {
 			return fmt.Errorf("%+v %+v %d, files say %+v %+v %d", *u.Memory, *u.Throttle, *u.Threads, *want.Memory,
 				*want.Throttle, *want.Threads)
@@ -72,9 +76,34 @@ func TestFiguresReplaceFiles(t *testing.T) {
 	if u := readOne(t, f, c); u.Memory.RSSBytes == 0 || u.Memory.PageFaults == 0 || u.Memory.LimitBytes != 0 {
 		t.Errorf("%+v", *u.Memory)
 	}
+	setLimits(t, f, c)
+	if u := readOne(t, f, c); u.Memory.LimitBytes != 200<<20 || u.Throttle.QuotaCores != 0.4 || u.ThreadsLimit != 123 {
+		t.Errorf("the reading after limits were set has %d bytes, %g cores and %d threads", u.Memory.LimitBytes, u.Throttle.QuotaCores,
+			u.ThreadsLimit)
+	}
 	if feature := f.kernelFeature(); feature.State != model.FeatureWorks {
 		t.Errorf("%+v", feature)
 	}
+}
+
+// setLimits sets limits of 200 MiB, 0.4 cores and 123 threads.
+func setLimits(t *testing.T, f *Files, c *model.Container) {
+	t.Helper()
+	write := func(k fileKind, name, text string) {
+		t.Helper()
+		writeFile(t, filepath.Join(f.sources[k].mount, c.CgroupPath, name), text)
+	}
+	if f.sources[memoryStatFile].v2 {
+		write(memoryStatFile, "memory.max", "209715200")
+	} else {
+		write(memoryStatFile, "memory.limit_in_bytes", "209715200")
+	}
+	if f.sources[cpuStat].v2 {
+		write(cpuStat, "cpu.max", "40000 100000")
+	} else {
+		write(cpuStat, "cpu.cfs_quota_us", "40000")
+	}
+	write(pidsMax, "pids.max", "123")
 }
 
 // A figure that differs from its file is not used, alone, and users are told.
@@ -136,7 +165,7 @@ func restlessGroup(t *testing.T, n, every int) (*Files, *model.Container, *restl
 // A number of threads that was another one only while its file was read is used all the same.
 func TestFigureThatMovesIsNotDoubted(t *testing.T) {
 	f, c, r := restlessGroup(t, 5, 2)
-	const calm = 2 * 4 // readings of a comparison of four figures that agree at once
+	const calm = 2 * int(figureKinds-1) // readings of a comparison of figures that agree at once, but memory.stat
 	moved := false
 	for range 16 * checkOften {
 		r.readings = 0

@@ -36,31 +36,65 @@ func noPressure(l *Layout, procRoot string) string {
 
 func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
 	all := &g.last.pressure
+	if f.use(g, pressureFigure) {
+		read := pressure(&g.kernel.figures)
+		for _, file := range pressureFiles {
+			*file.of(all) = grown(*file.of(all), *file.of(&read))
+		}
+		return g.keep(pressureNumbers, nil)
+	}
 	for i, file := range pressureFiles {
 		if g.pressure[i].skips(f.turn, g.first) {
 			continue
 		}
-		text, err := f.text(c, g, file.kind)
-		var p model.Pressure // stays unknown where it is switched off for this group
-		switch {
-		case errors.Is(err, errAbsent) || errors.Is(err, syscall.EOPNOTSUPP):
-		case err != nil:
+		p, err := f.pressureInFile(c, g, file.kind)
+		// It stays unknown where it is switched off for this group.
+		if err != nil && !errors.Is(err, errAbsent) {
 			g.pressure[i] = 0
 			return g.keep(pressureNumbers, err)
-		default:
-			if p, err = parsePressure(text); err != nil {
-				g.pressure[i] = 0
-				return g.keep(pressureNumbers, f.failed(c, file.kind, err))
-			}
 		}
 		last := file.of(all)
 		g.pressure[i].note(p == *last)
-		*last = p
+		*last = grown(*last, p)
 	}
 	if !all.CPU.Known && !all.Memory.Known && !all.IO.Known {
 		return g.keep(pressureNumbers, errAbsent)
 	}
 	return g.keep(pressureNumbers, nil)
+}
+
+// grown is what is told after last: what the kernel program says may be ahead of the file.
+func grown(last, now model.Pressure) model.Pressure {
+	if now.Known {
+		now.WaitingNS, now.StalledNS = max(now.WaitingNS, last.WaitingNS), max(now.StalledNS, last.StalledNS)
+	}
+	return now
+}
+
+// pressureInFile is errAbsent where there is none, or it is switched off for the group.
+func (f *Files) pressureInFile(c *model.Container, g *groupFiles, k fileKind) (model.Pressure, error) {
+	text, err := f.text(c, g, k)
+	if errors.Is(err, syscall.EOPNOTSUPP) {
+		return model.Pressure{}, errAbsent
+	}
+	if err != nil {
+		return model.Pressure{}, err
+	}
+	p, err := parsePressure(text)
+	if err != nil {
+		return p, f.failed(c, k, err)
+	}
+	return p, nil
+}
+
+// pressureInFiles is what the kernel program's pressure is compared with.
+func (f *Files) pressureInFiles(c *model.Container, g *groupFiles) (all model.PressureCounters, err error) {
+	for _, file := range pressureFiles {
+		if *file.of(&all), err = f.pressureInFile(c, g, file.kind); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 var (

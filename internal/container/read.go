@@ -54,9 +54,12 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 	m.AnonRefaults, m.FileRefaults = max(m.AnonRefaults, stat.anonRefaults), max(m.FileRefaults, stat.fileRefaults)
 	m.HasRefaults = stat.hasRefaults
 	m.WorkingSetBytes = m.UsageBytes - min(m.UsageBytes, stat.inactiveFile)
-	if !v2 {
+	switch {
+	case f.use(g, memoryLimitFigure):
+		m.LimitBytes = f.memoryLimit(&g.kernel.figures)
+	case !v2:
 		m.LimitBytes = stat.limit
-	} else if g.readsLimits(f.turn) {
+	case g.readsLimits(f.turn):
 		if m.LimitBytes, err = f.value(c, g, memoryLimit); err != nil && !errors.Is(err, errAbsent) {
 			return err
 		}
@@ -69,9 +72,10 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 func (f *Files) memoryStat(c *model.Container, g *groupFiles) (memoryStat, error) {
 	v2 := f.sources[memoryStatFile].v2
 	limit, inKernel := g.stat.limit, false
+	limitKnown := v2 || !g.readsLimits(f.turn) || f.use(g, memoryLimitFigure)
 	var stat memoryStat
 	if f.use(g, statFigure) {
-		if stat, inKernel = f.stats.stat(&g.kernel.figures.Stat); inKernel && (v2 || !g.readsLimits(f.turn)) {
+		if stat, inKernel = f.stats.stat(&g.kernel.figures.Stat); inKernel && limitKnown {
 			stat.limit = limit
 			g.stat = stat
 			return stat, nil
@@ -119,6 +123,19 @@ func (f *Files) readKills(c *model.Container, g *groupFiles, m *model.MemorySamp
 	return nil
 }
 
+// memoryLimitInFile is what f.memoryLimit is compared with.
+func (f *Files) memoryLimitInFile(c *model.Container, g *groupFiles) (uint64, error) {
+	if f.sources[memoryStatFile].v2 {
+		return f.value(c, g, memoryLimit)
+	}
+	text, err := f.text(c, g, memoryStatFile)
+	if err != nil {
+		return 0, err
+	}
+	stat, err := parseMemoryStat(text, false)
+	return stat.limit, err
+}
+
 // killsInFile is errAbsent where the kernel does not tell.
 func (f *Files) killsInFile(c *model.Container, g *groupFiles) (uint64, error) {
 	text, err := f.text(c, g, memoryEvents)
@@ -151,7 +168,10 @@ func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
 		t.QuotaCores = g.last.throttle.QuotaCores
 		g.throttle.note(t == g.last.throttle)
 		g.last.throttle = t
-		if g.readsLimits(f.turn) {
+		switch {
+		case f.use(g, quotaFigure):
+			g.last.throttle.QuotaCores = g.kernel.figures.QuotaCores
+		case g.readsLimits(f.turn):
 			g.last.throttle.QuotaCores, err = f.quota(c, g)
 		}
 	}
@@ -199,7 +219,10 @@ func (f *Files) quota(c *model.Container, g *groupFiles) (float64, error) {
 }
 
 func (f *Files) readThreads(c *model.Container, g *groupFiles) error {
-	if g.readsLimits(f.turn) {
+	switch {
+	case f.use(g, threadsLimitFigure):
+		g.last.threadsLimit = g.kernel.figures.ThreadsLimit
+	case g.readsLimits(f.turn):
 		limit, err := f.value(c, g, pidsMax)
 		if err == nil || errors.Is(err, errAbsent) {
 			g.last.threadsLimit = limit

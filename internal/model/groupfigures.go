@@ -5,18 +5,29 @@ const (
 	MemoryController = iota
 	CPUController
 	PIDsController
+	UnifiedController // the v2 hierarchy, whatever it controls: pressure is kept of its groups
 	FigureControllers
 )
 
 // GroupFigures are what files of a control group say, read by a kernel program.
 type GroupFigures struct {
 	// Which of the following are there. Kills belongs to memory.oom_control or memory.events, Stat to memory.stat.
-	HasMemory, HasKills, HasStat, HasThrottle, HasThreads bool
+	HasMemory, HasKills, HasStat, HasThrottle, HasThreads  bool
+	HasPressure, HasMemoryLimit, HasQuota, HasThreadsLimit bool
 
 	MemoryBytes, Kills, Threads uint64
-	Throttle                    ThrottleCounters
+	// Throttle is without the quota.
+	Throttle ThrottleCounters
 	// Stat are the counters behind memory.stat, in the kernel's own order and units: exact, which the file need not be.
 	Stat StatWords
+	// Pressure is what the files would say if they were read, to the nanosecond. It may fall a little: the kernel weights
+	// CPUs by what they did between two readings.
+	Pressure PressureCounters
+	// MemoryLimit is the group's own, MemoryLimitAbove the least of it and of those of the groups above it, in bytes; 0 is
+	// none, as with the other limits.
+	MemoryLimit, MemoryLimitAbove uint64
+	QuotaCores                    float64
+	ThreadsLimit                  uint64
 }
 
 // StatWords are counters of the kernel whose meaning is to be found out.

@@ -3,6 +3,8 @@ package groups
 import (
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -59,12 +61,12 @@ func (p *Groups) ReadGroups() error {
 	if p.used.Load() == 0 {
 		return nil
 	}
-	return p.readSlots(groupsReadRequest{Count: p.next})
+	return p.readSlots(groupsReadRequest{Count: p.next, Details: 1})
 }
 
 // ReadGroup reads those of one group.
 func (p *Groups) ReadGroup(slot uint32) error {
-	return p.readSlots(groupsReadRequest{First: slot, Count: 1})
+	return p.readSlots(groupsReadRequest{First: slot, Count: 1, Details: 1})
 }
 
 // busyPause is how long a reading waits for one by the timer, which takes some 0.1 ms, and busyAttempts how often: a
@@ -124,12 +126,12 @@ func (p *Groups) FlushedStat(slot uint32) (words model.StatWords, ok bool) {
 // Figures are what was read last. It waits for the timer where that is writing them. ok is false where the group is
 // gone.
 func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
-	f, words := &p.figures.Entries[slot], &p.words.Entries[slot]
+	f, details := &p.figures.Entries[slot], &p.details.Entries[slot]
 	for range busyAttempts {
 		head := atomic.LoadUint64(&f.Head)
-		known := copyFigures(to, f, words)
+		known := copyFigures(to, f, details)
 		if atomic.LoadUint64(&f.Tail) == head {
-			return known != 0
+			return known
 		}
 		time.Sleep(busyPause)
 	}
@@ -138,8 +140,8 @@ func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
 }
 
 // copyFigures loads 8 bytes at a time, upwards: see docs/format/figures.md.
-func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, words *groupsGroupWords) (known uint32) {
-	known = atomic.LoadUint32(&f.Known)
+func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, details *groupsGroupDetails) (any bool) {
+	known := atomic.LoadUint32(&f.Known)
 	has := func(which groupsGroupFigure) bool { return known&uint32(which) != 0 }
 	to.HasMemory, to.HasKills = has(groupsGroupFigureFIGURE_MEMORY), has(groupsGroupFigureFIGURE_KILLS)
 	to.HasStat, to.HasThrottle = has(groupsGroupFigureFIGURE_STAT), has(groupsGroupFigureFIGURE_THROTTLE)
@@ -147,10 +149,47 @@ func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, words *groupsGro
 	to.MemoryBytes, to.Kills, to.Threads = host.Load(&f.MemoryBytes), host.Load(&f.Kills), host.Load(&f.Threads)
 	to.Throttle = model.ThrottleCounters{Periods: host.Load(&f.Periods), ThrottledPeriods: host.Load(&f.ThrottledPeriods),
 		ThrottledNS: host.Load(&f.ThrottledNs)}
-	for i := range words.Words {
-		to.Stat[i] = atomic.LoadInt64(&words.Words[i])
+	return copyDetails(to, details) || known != 0
+}
+
+const (
+	// noQuota is RUNTIME_INF of kernel/sched/sched.h, and mostThreads PID_MAX_LIMIT of include/linux/threads.h: a limit
+	// above it is none.
+	noQuota, mostThreads = math.MaxUint64, 4 << 20
+)
+
+// noMemoryLimit is PAGE_COUNTER_MAX of include/linux/page_counter.h.
+var noMemoryLimit = math.MaxInt64 / uint64(os.Getpagesize())
+
+func copyDetails(to *model.GroupFigures, d *groupsGroupDetails) (any bool) {
+	known := host.Load(&d.Known)
+	has := func(which groupsGroupDetail) bool { return known&uint64(which) != 0 }
+	to.HasPressure, to.HasMemoryLimit = has(groupsGroupDetailDETAIL_PRESSURE), has(groupsGroupDetailDETAIL_MEMORY_LIMIT)
+	to.HasQuota, to.HasThreadsLimit = has(groupsGroupDetailDETAIL_QUOTA), has(groupsGroupDetailDETAIL_THREADS_LIMIT)
+	pressure := func(some, full groupsGroupPressure) model.Pressure {
+		return model.Pressure{WaitingNS: host.Load(&d.PressureNs[some]), StalledNS: host.Load(&d.PressureNs[full]), Known: to.HasPressure}
 	}
-	return known
+	to.Pressure.IO = pressure(groupsGroupPressurePRESSURE_IO_SOME, groupsGroupPressurePRESSURE_IO_FULL)
+	to.Pressure.Memory = pressure(groupsGroupPressurePRESSURE_MEMORY_SOME, groupsGroupPressurePRESSURE_MEMORY_FULL)
+	to.Pressure.CPU = pressure(groupsGroupPressurePRESSURE_CPU_SOME, groupsGroupPressurePRESSURE_CPU_FULL)
+	bytes := func(pages uint64) uint64 {
+		if pages >= noMemoryLimit {
+			return 0
+		}
+		return pages * uint64(os.Getpagesize())
+	}
+	to.MemoryLimit, to.MemoryLimitAbove = bytes(host.Load(&d.MemoryLimit)), bytes(host.Load(&d.MemoryLimitAbove))
+	to.QuotaCores = 0
+	if quota, period := host.Load(&d.QuotaNs), host.Load(&d.PeriodNs); quota != noQuota && period != 0 {
+		to.QuotaCores = float64(quota) / float64(period)
+	}
+	if to.ThreadsLimit = host.Load(&d.ThreadsLimit); to.ThreadsLimit > mostThreads {
+		to.ThreadsLimit = 0
+	}
+	for i := range d.Words {
+		to.Stat[i] = atomic.LoadInt64(&d.Words[i])
+	}
+	return known != 0
 }
 
 func run(program *ebpf.Program, request any) error {

@@ -26,9 +26,9 @@ func newGroup(t *testing.T, name string) (group *kerneltest.Group, directories [
 			}
 		}
 		one := filepath.Join(root, name)
-		return kerneltest.NewGroupAt(t, one), [model.FigureControllers]string{one, one, one}
+		return kerneltest.NewGroupAt(t, one), [model.FigureControllers]string{one, one, one, one}
 	}
-	for i, controller := range []string{"memory", "cpu", "pids"} {
+	for i, controller := range []string{"memory", "cpu", "pids", "unified"} {
 		directories[i] = filepath.Join("/sys/fs/cgroup", controller, name)
 	}
 	return kerneltest.NewGroupAt(t, directories[:]...), directories

@@ -43,11 +43,33 @@ type groupsFlushedStat struct {
 type groupsGroupController uint32
 
 const (
-	groupsGroupControllerCONTROLLER_MEMORY groupsGroupController = 0
-	groupsGroupControllerCONTROLLER_CPU    groupsGroupController = 1
-	groupsGroupControllerCONTROLLER_PIDS   groupsGroupController = 2
-	groupsGroupControllerCONTROLLERS       groupsGroupController = 3
+	groupsGroupControllerCONTROLLER_MEMORY  groupsGroupController = 0
+	groupsGroupControllerCONTROLLER_CPU     groupsGroupController = 1
+	groupsGroupControllerCONTROLLER_PIDS    groupsGroupController = 2
+	groupsGroupControllerCONTROLLER_UNIFIED groupsGroupController = 3
+	groupsGroupControllerCONTROLLERS        groupsGroupController = 4
 )
+
+type groupsGroupDetail uint32
+
+const (
+	groupsGroupDetailDETAIL_PRESSURE      groupsGroupDetail = 1
+	groupsGroupDetailDETAIL_MEMORY_LIMIT  groupsGroupDetail = 2
+	groupsGroupDetailDETAIL_QUOTA         groupsGroupDetail = 4
+	groupsGroupDetailDETAIL_THREADS_LIMIT groupsGroupDetail = 8
+)
+
+type groupsGroupDetails struct {
+	_                structs.HostLayout
+	Known            uint64
+	PressureNs       [6]uint64
+	MemoryLimit      uint64
+	MemoryLimitAbove uint64
+	QuotaNs          uint64
+	PeriodNs         uint64
+	ThreadsLimit     uint64
+	Words            [96]int64
+}
 
 type groupsGroupFigure uint32
 
@@ -73,15 +95,23 @@ type groupsGroupFigures struct {
 	Tail             uint64
 }
 
-type groupsGroupWords struct {
-	_     structs.HostLayout
-	Words [96]int64
-}
+type groupsGroupPressure uint32
+
+const (
+	groupsGroupPressurePRESSURE_IO_SOME     groupsGroupPressure = 0
+	groupsGroupPressurePRESSURE_IO_FULL     groupsGroupPressure = 1
+	groupsGroupPressurePRESSURE_MEMORY_SOME groupsGroupPressure = 2
+	groupsGroupPressurePRESSURE_MEMORY_FULL groupsGroupPressure = 3
+	groupsGroupPressurePRESSURE_CPU_SOME    groupsGroupPressure = 4
+	groupsGroupPressurePRESSURE_CPU_FULL    groupsGroupPressure = 5
+	groupsGroupPressurePRESSURES            groupsGroupPressure = 6
+)
 
 type groupsReadRequest struct {
-	_     structs.HostLayout
-	First uint32
-	Count uint32
+	_       structs.HostLayout
+	First   uint32
+	Count   uint32
+	Details uint32
 }
 
 type groupsStatScratch struct {
@@ -95,13 +125,13 @@ type groupsWatchRequest struct {
 	_    structs.HostLayout
 	Slot uint32
 	Pid  int32
-	Ids  [3]uint64
+	Ids  [4]uint64
 }
 
 type groupsWatchedGroup struct {
 	_      structs.HostLayout
-	Ids    [3]uint64
-	States [3]uint64
+	Ids    [4]uint64
+	States [4]uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -109,13 +139,13 @@ type groupsWatchedGroup struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	groupsMapAnchor              = "anchor"
+	groupsMapDetailsOfGroup      = "details_of_group"
 	groupsMapFiguresControls     = "figures_controls"
 	groupsMapFiguresOfGroup      = "figures_of_group"
 	groupsMapFiguresTimers       = "figures_timers"
 	groupsMapFlushed             = "flushed"
 	groupsMapScratch             = "scratch"
 	groupsMapWatchedGroups       = "watched_groups"
-	groupsMapWordsOfGroup        = "words_of_group"
 	groupsProgFindCpus           = "find_cpus"
 	groupsProgReadFlushed        = "read_flushed"
 	groupsProgReadGroups         = "read_groups"
@@ -126,7 +156,10 @@ const (
 	groupsVarCpuOffsets          = "cpu_offsets"
 	groupsVarCpus                = "cpus"
 	groupsVarGroupControllerType = "group_controller_type"
+	groupsVarGroupDetailType     = "group_detail_type"
 	groupsVarGroupFigureType     = "group_figure_type"
+	groupsVarGroupPressureType   = "group_pressure_type"
+	groupsVarJiffyNs             = "jiffy_ns"
 	groupsVarMemoryIndex         = "memory_index"
 	groupsVarPageBytes           = "page_bytes"
 	groupsVarPidsIndex           = "pids_index"
@@ -186,13 +219,13 @@ type groupsProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type groupsMapSpecs struct {
 	Anchor          *ebpf.MapSpec `ebpf:"anchor"`
+	DetailsOfGroup  *ebpf.MapSpec `ebpf:"details_of_group"`
 	FiguresControls *ebpf.MapSpec `ebpf:"figures_controls"`
 	FiguresOfGroup  *ebpf.MapSpec `ebpf:"figures_of_group"`
 	FiguresTimers   *ebpf.MapSpec `ebpf:"figures_timers"`
 	Flushed         *ebpf.MapSpec `ebpf:"flushed"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	WatchedGroups   *ebpf.MapSpec `ebpf:"watched_groups"`
-	WordsOfGroup    *ebpf.MapSpec `ebpf:"words_of_group"`
 }
 
 // groupsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -204,7 +237,10 @@ type groupsVariableSpecs struct {
 	CpuOffsets          *ebpf.VariableSpec `ebpf:"cpu_offsets"`
 	Cpus                *ebpf.VariableSpec `ebpf:"cpus"`
 	GroupControllerType *ebpf.VariableSpec `ebpf:"group_controller_type"`
+	GroupDetailType     *ebpf.VariableSpec `ebpf:"group_detail_type"`
 	GroupFigureType     *ebpf.VariableSpec `ebpf:"group_figure_type"`
+	GroupPressureType   *ebpf.VariableSpec `ebpf:"group_pressure_type"`
+	JiffyNs             *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	MemoryIndex         *ebpf.VariableSpec `ebpf:"memory_index"`
 	PageBytes           *ebpf.VariableSpec `ebpf:"page_bytes"`
 	PidsIndex           *ebpf.VariableSpec `ebpf:"pids_index"`
@@ -231,25 +267,25 @@ func (o *groupsObjects) Close() error {
 // It can be passed to loadGroupsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type groupsMaps struct {
 	Anchor          *ebpf.Map `ebpf:"anchor"`
+	DetailsOfGroup  *ebpf.Map `ebpf:"details_of_group"`
 	FiguresControls *ebpf.Map `ebpf:"figures_controls"`
 	FiguresOfGroup  *ebpf.Map `ebpf:"figures_of_group"`
 	FiguresTimers   *ebpf.Map `ebpf:"figures_timers"`
 	Flushed         *ebpf.Map `ebpf:"flushed"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	WatchedGroups   *ebpf.Map `ebpf:"watched_groups"`
-	WordsOfGroup    *ebpf.Map `ebpf:"words_of_group"`
 }
 
 func (m *groupsMaps) Close() error {
 	return _GroupsClose(
 		m.Anchor,
+		m.DetailsOfGroup,
 		m.FiguresControls,
 		m.FiguresOfGroup,
 		m.FiguresTimers,
 		m.Flushed,
 		m.Scratch,
 		m.WatchedGroups,
-		m.WordsOfGroup,
 	)
 }
 
@@ -262,7 +298,10 @@ type groupsVariables struct {
 	CpuOffsets          *ebpf.Variable `ebpf:"cpu_offsets"`
 	Cpus                *ebpf.Variable `ebpf:"cpus"`
 	GroupControllerType *ebpf.Variable `ebpf:"group_controller_type"`
+	GroupDetailType     *ebpf.Variable `ebpf:"group_detail_type"`
 	GroupFigureType     *ebpf.Variable `ebpf:"group_figure_type"`
+	GroupPressureType   *ebpf.Variable `ebpf:"group_pressure_type"`
+	JiffyNs             *ebpf.Variable `ebpf:"jiffy_ns"`
 	MemoryIndex         *ebpf.Variable `ebpf:"memory_index"`
 	PageBytes           *ebpf.Variable `ebpf:"page_bytes"`
 	PidsIndex           *ebpf.Variable `ebpf:"pids_index"`

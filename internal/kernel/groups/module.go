@@ -17,7 +17,7 @@ import (
 const DefaultMax = 1024
 
 const (
-	purpose = "memory, throttling and threads of containers without reading their files"
+	purpose = "memory, throttling, pressure, threads and limits of containers without reading their files"
 	remedy  = "Linux 6.12 or later with BTF; files are read without it"
 )
 
@@ -46,7 +46,7 @@ type Groups struct {
 	read, watch, flushedWords *ebpf.Program
 	figures                   *host.Table[groupsGroupFigures]
 	figuresMap                *ebpf.Map // behind figures
-	words                     *host.Table[groupsGroupWords]
+	details                   *host.Table[groupsGroupDetails]
 	flushed                   *host.Table[groupsFlushedStat]
 	// start starts the timer that control is for; nil where the kernel refuses it.
 	start   *ebpf.Program
@@ -85,9 +85,10 @@ func (p *Groups) tryOpen(k *host.Kernel) error {
 		return err
 	}
 	object.WatchedGroups.MaxEntries = uint32(p.options.Max)
-	object.FiguresOfGroup.MaxEntries, object.WordsOfGroup.MaxEntries = uint32(p.options.Max), uint32(p.options.Max)
+	object.FiguresOfGroup.MaxEntries, object.DetailsOfGroup.MaxEntries = uint32(p.options.Max), uint32(p.options.Max)
 	err = errors.Join(object.MemoryIndex.Set(k.Memory), object.CpuIndex.Set(k.CPU), object.PidsIndex.Set(k.PIDs),
-		object.Cpus.Set(uint32(k.CPUs)), object.PageBytes.Set(uint32(os.Getpagesize())))
+		object.Cpus.Set(uint32(k.CPUs)), object.PageBytes.Set(uint32(os.Getpagesize())),
+		object.JiffyNs.Set(k.JiffyNS))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
 	}
@@ -102,10 +103,10 @@ func (p *Groups) tryOpen(k *host.Kernel) error {
 	}
 	p.figuresMap = made.FiguresOfGroup
 	p.OnClose(p.figures)
-	if p.words, err = host.MapTable[groupsGroupWords](made.WordsOfGroup); err != nil {
+	if p.details, err = host.MapTable[groupsGroupDetails](made.DetailsOfGroup); err != nil {
 		return err
 	}
-	p.OnClose(p.words)
+	p.OnClose(p.details)
 	if p.flushed, err = host.MapTable[groupsFlushedStat](made.Flushed); err != nil {
 		return err
 	}
