@@ -68,13 +68,13 @@ type anomalies struct {
 	o    AnomalyOptions
 	host csvy.Host
 	list []*anomaly
-	// scanned is up to where anomalies have been looked for, strained when a tick last ended a step
-	// that one may be made of.
-	scanned, strained uint64
-	next              uint64
-	bytes             int
-	dropped           uint64
-	problem           error
+	// scanned is up to where anomalies have been looked for. strainedFrom and strained are when a tick first and last ended
+	// a step that one may be made of which was not looked at yet; strainedFrom is 0 while there is none.
+	scanned, strainedFrom, strained uint64
+	next                            uint64
+	bytes                           int
+	dropped                         uint64
+	problem                         error
 }
 
 func newAnomalies(o AnomalyOptions, nowNS uint64) anomalies {
@@ -119,18 +119,20 @@ func (f *Flight) scan(nowNS uint64) {
 	until := nowNS - uint64(settled)
 	f.mu.Lock()
 	from, clock := f.kept.scanned, f.sums.clock
-	quiet := f.kept.strained+uint64(reach+settled) < from
+	begin, end := f.kept.strainedWithin(from, nowNS)
 	var data *FlightData
-	if !quiet {
-		data = f.data(from - uint64(history))
+	if begin < end {
+		data = f.data(begin)
 	}
 	f.kept.scanned = until
+	f.kept.looked(until)
 	f.mu.Unlock()
 	var found []model.Anomaly
-	if !quiet {
-		r := InMemory{Rows: int((nowNS - from + uint64(history)) / uint64(data.Interval))}
+	if data != nil {
+		data.Until = clock.at(end)
+		r := InMemory{Rows: int((end - begin) / uint64(data.Interval))}
 		// What there is of a block that cannot be read is scanned, too.
-		_, _ = data.Write(clock.at(from-uint64(history)), Options{Host: f.kept.host, Create: r.Create})
+		_, _ = data.Write(clock.at(begin), Options{Host: f.kept.host, Create: r.Create})
 		found = f.kept.o.Detect(r.List)
 	}
 	f.mu.Lock()
@@ -155,6 +157,31 @@ func (f *Flight) scan(nowNS uint64) {
 		if a.saved {
 			_ = os.Remove(f.kept.fileOf(a)) // of one that could not be written there is none
 		}
+	}
+}
+
+// strain takes note of a tick that ended a step which an anomaly may be made of.
+func (a *anomalies) strain(ns uint64) {
+	if a.strainedFrom == 0 {
+		a.strainedFrom = ns
+	}
+	a.strained = ns
+}
+
+// strainedWithin is the time that a scan has to read of what was kept since then: with what is usual before, and what followed
+// where that is known already. Both are 0 where no tick was strained.
+func (a *anomalies) strainedWithin(from, now uint64) (begin, end uint64) {
+	if a.strainedFrom == 0 || a.strained+uint64(reach+settled) < from {
+		return 0, 0
+	}
+	begin = max(from, a.strainedFrom)
+	return begin - min(begin, uint64(history)), min(now, a.strained+uint64(reach+settled))
+}
+
+// looked forgets strained ticks that the next scan, of what is after then, need not look at.
+func (a *anomalies) looked(until uint64) {
+	if a.strained+uint64(reach+settled) < until {
+		a.strainedFrom = 0
 	}
 }
 

@@ -110,6 +110,44 @@ func TestWhatIsAroundAnAnomalyIsKept(t *testing.T) {
 	}
 }
 
+// TestScanReadsWhatIsAroundAStrain: what is usual before it and what follows, and not all that is new.
+func TestScanReadsWhatIsAroundAStrain(t *testing.T) {
+	s, rows := newService(), 0
+	f := NewFlight(s, s, FlightOptions{Anomalies: AnomalyOptions{Detect: func(list []*csvy.Recording) []model.Anomaly {
+		for _, r := range list {
+			rows = max(rows, len(r.At))
+		}
+		return report.Anomalies(list)
+	}}})
+	s.answers(400)
+	s.stands(3)
+	s.answers(600)
+	f.drain()
+	f.scan(s.at(s.next))
+	around := int((history + settled + reach) / interval)
+	if n := len(f.Anomalies().List); n != 1 || rows < around || rows > around+10 {
+		t.Errorf("%d anomalies in %d of 1003 rows, want 1 in %d or some more", n, rows, around)
+	}
+	// One that begins before a scan and ends after it is found by the next.
+	s.stands(2)
+	f.drain()
+	f.scan(s.at(s.next))
+	s.stands(2)
+	s.answers(100)
+	f.drain()
+	f.scan(s.at(s.next))
+	if n := len(f.Anomalies().List); n != 2 {
+		t.Errorf("%d anomalies, want 2", n)
+	}
+	rows = 0
+	s.answers(600)
+	f.drain()
+	f.scan(s.at(s.next))
+	if rows > 0 {
+		t.Errorf("%d rows were looked at though nothing was strained", rows)
+	}
+}
+
 // TestAnomaliesAtTheEndAreSaved: what there is of an anomaly is in its file when the process ends.
 func TestAnomaliesAtTheEndAreSaved(t *testing.T) {
 	s, o := newService(), FlightOptions{Anomalies: AnomalyOptions{Detect: report.Anomalies, Directory: t.TempDir()}}
@@ -272,7 +310,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 	f.drain()
 	for b.Loop() {
-		f.kept.scanned, f.kept.strained = s.at(200), s.at(200)
+		f.kept.scanned, f.kept.strainedFrom, f.kept.strained = s.at(200), s.at(200), s.at(s.next-1)
 		f.scan(s.at(440))
 	}
 }

@@ -204,7 +204,7 @@ func (f *Flight) add(tick *model.Tick) {
 	b.Data, b.LastNS = d, tick.BeganNS
 	f.lastNS = tick.BeganNS
 	if strained || float64(used) >= strainHost*length*float64(f.kept.host.OnlineCores) {
-		f.kept.strained = tick.BeganNS
+		f.kept.strain(tick.BeganNS)
 	}
 }
 

@@ -33,6 +33,9 @@ func (d *FlightData) Write(since time.Time, o Options) (Progress, error) {
 	}
 	var err error
 	for i := range d.Blocks {
+		if !d.Until.IsZero() && r.clock.at(d.Blocks[i].FirstDueNS).After(d.Until) {
+			break
+		}
 		if err = r.block(&d.Blocks[i]); err != nil {
 			break
 		}
