@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -71,6 +72,13 @@ func TestPressureIsTheKernels(t *testing.T) {
 		}
 		return p.WaitingNS
 	}
+	// What says the same for long is read less often.
+	eventually(t, func() error {
+		if file() == 0 {
+			return errors.New("no thread has waited")
+		}
+		return nil
+	})
 	end := time.Now().Add(patience)
 	for {
 		before, u := file(), readOne(t, f, c)
