@@ -167,7 +167,7 @@ func failed(output []byte) string {
 // essential are the tests of the kernel modules that ask what may differ between kernels; the others are
 // about tables and names. An emulated machine is some twenty times slower.
 const (
-	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents|TestFiguresAre|TestReusedAddress|TestSlotsAre"
+	essential      = "TestCPUTime|RunQueueWait|PartsAddUp|LifecycleEvents|TestFiguresAre|TestReusedAddress|TestSlotsAre|TestPressureIs|TestLimitsAre"
 	essentialEdges = "|TestCountsAreExact/(kept_alive|IPv6)|TestConnectionsOlderThan|DatagramCountsAreExact/connected|OneWayStream|UnreadRequests|GRPCCalls|HTTP2EitherOrder|LargeTransfers|RefusedHTTP2|StepsOfVerification|SyncsAreTimed|SyncsOfOther|EitherTimer|AtFullSocketBuffer|TableOfDrops|TestReadsAre|HostilePackets|OtherPackets|StoppedProcess|AnotherXDP|PacketsInTunnels"
 )
 
