@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // limitedApp is an application of several containers of which it is known what its limit is.
@@ -22,8 +24,9 @@ type limitedApp struct {
 const (
 	// workerQuota is in cores, workerTime the CPU time in microseconds for a request.
 	workerQuota, workerTime = 0.2, 2000
-	// poolConnections is how many there are to PostgreSQL, logBytes what is written to the disk for a request.
-	poolConnections, logBytes = 4, 64 << 10
+	// poolConnections is how many there are to PostgreSQL, logBytes what is written to the disk for a request, and logWrites
+	// how many writes per second the disk takes of the container that does so: some for each record.
+	poolConnections, logBytes, logWrites = 4, 64 << 10, 400
 )
 
 // limitedApps have other bottlenecks than the demo shop.
@@ -133,7 +136,33 @@ func startPool(s *appStage) (url string, err error) {
 	return "http://" + front + ":8080/", err
 }
 
+// startLog lets the kernel slow the disk down for the server, which is its limit then on every machine.
 func startLog(s *appStage) (url string, err error) {
-	front, err := s.run("front", nil, "/apps", "log", "/data/log", fmt.Sprint(logBytes))
+	disk, err := s.disk()
+	if err != nil {
+		return "", err
+	}
+	front, err := s.run("front", []string{"--device-write-iops", fmt.Sprintf("%s:%d", disk, logWrites)}, "/apps", "log", "/data/log",
+		fmt.Sprint(logBytes))
 	return "http://" + front + ":8080/", err
+}
+
+// disk is the block device that containers write to.
+func (s *appStage) disk() (string, error) {
+	root, err := s.docker("info", "-f", "{{.DockerRootDir}}")
+	if err != nil {
+		return "", err
+	}
+	var at unix.Stat_t
+	if err := unix.Stat(root, &at); err != nil {
+		return "", fmt.Errorf("looking for the disk of %s: %w", root, err)
+	}
+	device, err := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(at.Dev), unix.Minor(at.Dev)))
+	if err != nil {
+		return "", fmt.Errorf("looking for the disk of %s: %w", root, err)
+	}
+	if _, err := os.Stat(filepath.Join(device, "partition")); err == nil {
+		device = filepath.Dir(device) // whole disks alone can be slowed down
+	}
+	return "/dev/" + filepath.Base(device), nil
 }

@@ -8,7 +8,7 @@
  */
 #include "include/kernel.h"
 #include "include/lru.h"
-#include "net/architecture.h"
+#include "include/architecture.h"
 #include "net/tls.h"
 
 char LICENSE[] SEC("license") = "GPL";

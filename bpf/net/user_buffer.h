@@ -3,8 +3,8 @@
 #ifndef OUTSIGHT_USER_BUFFER_H
 #define OUTSIGHT_USER_BUFFER_H
 
+#include "include/architecture.h"
 #include "include/kernel.h"
-#include "net/architecture.h"
 #include "net/edges.h"
 #include "net/proto/proto_text.h"
 
@@ -22,22 +22,6 @@ struct user_iovec {
 	u64 base;
 	u64 size;
 };
-
-/*
- * Registers as a system call was entered with; the names of the arguments follow the architecture.
- */
-struct pt_regs___x86_64 {
-	unsigned long si;
-	unsigned long di;
-	unsigned long dx;
-	unsigned long orig_ax;
-	unsigned long cs;
-} __attribute__((preserve_access_index));
-
-struct pt_regs___arm64 {
-	u64 regs[31];
-	s32 syscallno;
-} __attribute__((preserve_access_index));
 
 enum call {
 	CALL_OTHER = 0,
@@ -88,8 +72,6 @@ static __always_inline u32 call_of_arm64(s32 number)
 	}
 	return CALL_OTHER;
 }
-
-#define X86_64_USER_CS 0x33 /* a 32-bit program counts its system calls in another way */
 
 /* What the current system call is, its second argument and its third. */
 static __always_inline u32 current_call(u64 *second, u64 *third)

@@ -6,6 +6,7 @@
  * lifecycle of the groups themselves.
  */
 #include "include/kernel.h"
+#include "include/architecture.h"
 #include "include/cgroup_id.h"
 #include "include/histogram.h"
 #include "sched/cgroup_maps.h"
@@ -85,6 +86,7 @@ struct {
 /* Keeps the enumerations in the object for the reader. */
 const volatile enum cgroup_drop cgroup_drop_type;
 const volatile enum cgroup_slot cgroup_slot_type;
+const volatile enum cpu_architecture cpu_architecture_type;
 
 static __always_inline void count_drop(u32 which)
 {
@@ -223,6 +225,25 @@ static __always_inline u32 run_state(struct task_struct *task)
 }
 
 /*
+ * Whether a thread that goes to sleep does so for a time that it chose (nanosleep, clock_nanosleep): it looks at something
+ * now and then, and nobody wakes it up. architecture is not known where bpf_task_pt_regs is not there (until 5.14).
+ */
+static __always_inline bool sleeps_for_a_time(struct task_struct *task)
+{
+	if (architecture == ARCHITECTURE_AMD64) {
+		struct pt_regs___x86_64 *regs = (void *)bpf_task_pt_regs(task);
+
+		return regs->cs == X86_64_USER_CS && (regs->orig_ax == 35 || regs->orig_ax == 230);
+	}
+	if (architecture == ARCHITECTURE_ARM64) {
+		struct pt_regs___arm64 *regs = (void *)bpf_task_pt_regs(task);
+
+		return regs->syscallno == 101 || regs->syscallno == 115;
+	}
+	return false;
+}
+
+/*
  * Programs may not run at a switch: some kernels keep them from certain tasks. Then another task
  * than the last that was switched in here is switched out now. The scheduler knows since when it
  * ran; what was before that is counted for the last one.
@@ -288,6 +309,8 @@ int sched_switch(u64 *ctx)
 					lane->involuntary++;
 				else
 					lane->voluntary++;
+				if (!runnable && sleeps_for_a_time(prev))
+					lane->polling_ns += now - state->since_ns;
 				struct task_state *task = state_of(prev);
 
 				if (task) {

@@ -24,7 +24,7 @@ struct cgroup_lane {
 	u64 waits;
 	u64 minor_faults;
 	u64 major_faults;
-	u64 unused;
+	u64 polling_ns; /* of usage_ns: slices after which the thread slept for a time, not for somebody */
 };
 
 /*

@@ -132,6 +132,13 @@ func (a *whatifAnswer) write(out io.Writer) error {
 		}
 	}
 	for i := range a.Resources {
+		if r := &a.Resources[i]; r.Polling != nil {
+			of, part := graph.Seconds(*r.PerRequest), graph.Seconds(*r.Polling)
+			fmt.Fprintf(out, "Of the %s of %s, %s are of threads that look for something now and then (nanosleep), and are taken to end "+
+				"where one request follows the other.\n", graph.Duration(&of), r.Name, graph.Duration(&part))
+		}
+	}
+	for i := range a.Resources {
 		if r := &a.Resources[i]; r.MovedFrom != "" {
 			fmt.Fprintf(out, "%s moves from %s to %s.\n", r.Name, r.MovedFrom, r.Host)
 		}

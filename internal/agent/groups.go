@@ -176,6 +176,7 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.CPU.UsageNS += to.CPU.UsageNS - from.CPU.UsageNS
 	sum.CPU.Voluntary += to.CPU.Voluntary - from.CPU.Voluntary
 	sum.CPU.Involuntary += to.CPU.Involuntary - from.CPU.Involuntary
+	sum.CPU.PollingNS += to.CPU.PollingNS - from.CPU.PollingNS
 	sum.TaskCounters.Add(&to.TaskCounters, &from.TaskCounters)
 	sum.Files = addFiles(sum.Files, to.Files, from.Files)
 	sum.Reclaim.Add(&to.Reclaim, &from.Reclaim)

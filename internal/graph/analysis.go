@@ -86,6 +86,9 @@ type Resource struct {
 	// Waits is the part of it in which the node neither runs nor waits for a CPU or for those whom it calls: for a disk, a
 	// timer, a lock, or a connection that is free. Where it calls several at a time it is too low. Nil where it is not known.
 	Waits *Seconds `json:"waits,omitempty"`
+	// PollingCores is the part of CPUCores after which threads slept for a time that they chose: they look for something now
+	// and then, and no request woke them up. 0 where it is not known.
+	PollingCores float64 `json:"-"`
 	// Queued is how many of its threads wait for a CPU on average.
 	Queued float64 `json:"-"`
 }
@@ -136,7 +139,7 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool, 
 			called[e.client] += e.busy()
 		}
 	}
-	used, others := map[string]float64{}, map[string]float64{}
+	used, polling, others := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	for i, n := range g.Nodes {
 		if n.Usage == nil || n.Usage.CPUCores == nil {
 			continue
@@ -146,16 +149,18 @@ func (g *Graph) analyse(cores map[string]float64) (a *Analysis, reached []bool, 
 			continue
 		}
 		used[n.Host] += *n.Usage.CPUCores
+		polling[n.Host] += n.Usage.polling
 		if reached[i] {
 			r := resourceOf(n, cores[n.Host])
 			r.Waits, r.Queued = waitsOf(&r, n, called[i]), n.Usage.runQueue
+			r.PollingCores = n.Usage.polling
 			a.Resources = append(a.Resources, r)
 		}
 	}
 	for host, cpu := range used {
 		if n := cores[host] - others[host]; n > 0 {
 			a.Resources = append(a.Resources, Resource{Node: CPUsOf(host), Name: CPUsName(host), Host: host, CPUCores: cpu,
-				Parallel: n, ParallelBy: "left"})
+				Parallel: n, ParallelBy: "left", PollingCores: polling[host]})
 		}
 	}
 	a.finish()

@@ -93,6 +93,7 @@ var (
 	Info        = containerTable.field("container_info")
 	CPUSeconds  = containerTable.field("cpu")
 	RunQueue    = containerTable.field("run_queue")
+	Polling     = containerTable.field("polling")
 	CPUQuota    = containerTable.field("cpu_quota")
 	MemoryLimit = containerTable.field("memory_limit")
 )

@@ -95,6 +95,8 @@ type Usage struct {
 
 	// runQueue is how many threads wait for a CPU, on average; 0 where it is not known.
 	runQueue float64
+	// polling is the part of CPUCores after which threads slept for a time that they chose; 0 where it is not known.
+	polling float64
 }
 
 // usageNumber is a number of Usage and the fields that it is made of.
@@ -123,6 +125,9 @@ func usage(c *change) *Usage {
 	}
 	if h := c.durations.of(RunQueue); h != nil && c.seconds > 0 {
 		u.runQueue = h.Sum / c.seconds
+	}
+	if c.has(Polling) && c.seconds > 0 {
+		u.polling = c.of(Polling) / c.seconds
 	}
 	u.point()
 	return u

@@ -20,6 +20,11 @@ var containerRows = []Row[ContainerSample]{
 			Count: ofCPU(func(c *CPUCounters) uint64 { return c.UsageNS }),
 			Shown: []Number{{Key: "cpu_cores", Title: "CPU", Unit: "cores", Group: GroupCPU, Order: 1, Formula: Rate,
 				Meaning: "CPUs kept busy, by threads that still run too"}}}}},
+	{Name: "container_cpu_polling_seconds_total", OTel: "container.cpu.polling", Unit: "s", Kind: Counter, Graph: true,
+		Help: "CPU time of threads that then slept for a time that they chose (nanosleep): part of container_cpu_usage_seconds_total " +
+			"that no request woke up, as that of the Go runtime's monitor",
+		Columns: []Column[ContainerSample]{{Name: "polling", Per: Nanoseconds,
+			Count: ofCPU(func(c *CPUCounters) uint64 { return c.PollingNS })}}},
 	{Name: "container_context_switches_total", OTel: "container.context_switches", Unit: "{switch}", Kind: Counter,
 		Help: "Context switches away from a thread: voluntary (it went to sleep) or involuntary (it could have run on)",
 		Columns: []Column[ContainerSample]{

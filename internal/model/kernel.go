@@ -69,6 +69,9 @@ type CPUCounters struct {
 	UsageNS uint64
 	// Voluntary switches: the thread went to sleep. Involuntary: it could have run on.
 	Voluntary, Involuntary uint64
+	// PollingNS is the part of UsageNS after which a thread slept for a time that it chose (nanosleep): nobody woke it up. 0
+	// before Linux 5.15.
+	PollingNS uint64
 	// RunQueue is the distribution of the time that threads waited, runnable, for a CPU.
 	RunQueue *Histogram
 }

@@ -29,7 +29,7 @@ func (c *change) apply() {
 		if r.demand != nil {
 			then := *r.demand
 			r.then = &then
-			before := r.demand.Cores(c.prediction.MeanRate).Over(r.Parallel)
+			before := r.demand.Utilisation(c.prediction.MeanRate, r.Parallel)
 			r.Before = &before
 		}
 		if r.isHost() {
@@ -164,7 +164,7 @@ func (r *Resource) finish(rate float64) {
 	if r.then == nil || r.Parallel <= 0 {
 		return
 	}
-	after := r.then.Cores(rate * r.share).Over(r.Parallel)
+	after := r.then.Utilisation(rate*r.share, r.Parallel)
 	r.Utilisation = &after
 	limit, ok := r.then.Rate(r.Parallel)
 	if !ok {
@@ -176,6 +176,12 @@ func (r *Resource) finish(rate float64) {
 	if limit.High != nil {
 		high := *limit.High / (1 - bend)
 		limit.High = &high
+	}
+	if busy, ok := r.then.whenBusy().Rate(r.Parallel); ok {
+		limit.Value = busy.Value
+		if limit.High != nil && (busy.High == nil || *busy.High > *limit.High) {
+			limit.High = busy.High
+		}
 	}
 	limit = limit.Over(r.share)
 	r.Limit = &limit

@@ -25,6 +25,8 @@ type Demand struct {
 	// mean is that of the rates; the variances are of the line there and of its slope, and factor is Student's for
 	// nine chances of ten.
 	mean, varianceThere, varianceSlope, factor float64
+	// busy is the line while one request follows the other, where it is another one (findBusy).
+	busy *Demand
 }
 
 // Bounds of what a line is fitted to.
@@ -74,6 +76,37 @@ func FitDemand(all []Observation) (Demand, error) {
 	}
 	d.findVariances(all, weights, residuals)
 	return d, nil
+}
+
+// findBusy finds the line of a resource that is never without a request, from what it took of its CPU time in each of the
+// observations for polling (graph.Resource.PollingCores). What threads take to look for something now and then while there
+// is a request, and not when there is none, begins anew with each request that finds none there: the Go runtime's monitor
+// looks every 20 microseconds then, and more and more rarely until nothing is left to do. Where requests follow each other
+// it is next to nothing. Polling that does not grow with requests stays.
+func (d *Demand) findBusy(all []Observation, polling []float64) {
+	polls, rest := slices.Clone(all), slices.Clone(all)
+	for i := range all {
+		polls[i].Cores = polling[i]
+		rest[i].Cores -= polling[i]
+	}
+	p, err := FitDemand(polls)
+	if err != nil || p.PerRequest <= p.factor*math.Sqrt(p.varianceSlope) {
+		return
+	}
+	busy, err := FitDemand(rest)
+	if err != nil || busy.PerRequest <= 0 || busy.PerRequest >= d.PerRequest {
+		return
+	}
+	busy.Base += max(p.Base, 0)
+	d.busy = &busy
+}
+
+// whenBusy is the line while one request follows the other.
+func (d *Demand) whenBusy() *Demand {
+	if d.busy != nil {
+		return d.busy
+	}
+	return d
 }
 
 // fit is by weighted least squares.
@@ -156,6 +189,12 @@ type Interval struct {
 // plus is the line with a part of what another takes, for each request and without them; both are of the same stretches
 // of time.
 func (d Demand) plus(base, perRequest float64, other *Demand) Demand {
+	if d.busy != nil || other.busy != nil {
+		busy, rest := *d.whenBusy(), *other.whenBusy()
+		busy.busy, rest.busy = nil, nil
+		busy = busy.plus(base, perRequest, &rest)
+		d.busy = &busy
+	}
 	d.Base += base * other.Base
 	d.PerRequest += perRequest * other.PerRequest
 	d.varianceThere += base * base * other.varianceThere
@@ -169,6 +208,24 @@ func (d *Demand) Cores(rate float64) Interval {
 	value, half := d.Base+d.PerRequest*rate, d.half(rate)
 	high := value + half
 	return Interval{max(value, 0), max(value-half, 0), &high}
+}
+
+// Utilisation is the CPU time at a rate over what there is of it, in cores. From the greatest rate that there was on to the
+// one at which all is used up, what is taken falls from the line to that of a resource that is always busy.
+func (d *Demand) Utilisation(rate, parallel float64) Interval {
+	u := d.Cores(rate)
+	if d.busy == nil || rate <= d.Greatest {
+		return u.Over(parallel)
+	}
+	full, ok := d.busy.Rate(parallel)
+	share := 1.0 // of the way
+	if ok && full.Value > rate {
+		share = (rate - d.Greatest) / (full.Value - d.Greatest)
+	}
+	busy := d.busy.Cores(rate)
+	u.Value -= share * (u.Value - busy.Value)
+	u.Low = min(u.Low, busy.Low)
+	return u.Over(parallel)
 }
 
 // half is half of the interval of the line at a rate.

@@ -279,17 +279,28 @@ func (s *station) wait(utilisation float64) float64 {
 	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
 }
 
+// withoutBusy is the station if a request takes as much where one follows the other.
+func (s *station) withoutBusy() *station {
+	if s.demand.busy == nil {
+		return s
+	}
+	other, line := *s, *s.demand
+	line.busy, other.demand = nil, &line
+	return &other
+}
+
 // held is for how long, in seconds, its quota or its pool holds requests back if it is utilised so. Connections of the pool
 // are taken holds times as long as requests take over them.
 func (s *station) held(utilisation, holds float64) held {
 	if s.pool != nil {
 		return s.pool.at(utilisation).times(s.pool.takes * holds)
 	}
-	left := s.parallel - max(s.demand.Base, 0) // for requests
-	if !s.quota || s.demand.PerRequest <= 0 || left <= 0 {
+	busy := s.demand.whenBusy()            // those that are held back follow each other
+	left := s.parallel - max(busy.Base, 0) // for requests
+	if !s.quota || busy.PerRequest <= 0 || left <= 0 {
 		return held{}
 	}
-	return quotaFor(left * quotaPeriod / s.demand.PerRequest).at(1 - (1-utilisation)*s.parallel/left).times(quotaPeriod)
+	return quotaFor(left * quotaPeriod / busy.PerRequest).at(1 - (1-utilisation)*s.parallel/left).times(quotaPeriod)
 }
 
 func (r *Resource) station(d *Demand, share, visits float64) station {
@@ -330,9 +341,9 @@ func (w *waiting) hold(by held) {
 func waits(stations []station, rate float64) (value, low, high waiting) {
 	for i := range stations {
 		s := &stations[i]
-		u := s.demand.Cores(rate * s.share).Over(s.parallel)
+		u := s.demand.Utilisation(rate*s.share, s.parallel)
 		if rate*s.share > s.demand.Greatest {
-			u.Low *= 1 - bend
+			u.Low = min(u.Low, (1-bend)*s.demand.Cores(rate*s.share).Low/s.parallel)
 		}
 		if p := s.pool; p != nil {
 			if !p.seen || p.fixed < 1 {
@@ -349,7 +360,7 @@ func waits(stations []station, rate float64) (value, low, high waiting) {
 		}
 		value.add(s, u.Value, 1)
 		low.add(s, u.Low, 1)
-		high.add(s, *u.High, 1)
+		high.add(s.withoutBusy(), *u.High, 1)
 	}
 	return value, low, high
 }

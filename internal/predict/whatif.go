@@ -77,6 +77,9 @@ type Resource struct {
 	// PerEndpoint parts PerRequest by what is asked for, where the mix of requests changed and what they take differs: the
 	// mix of the scenario is that of the past.
 	PerEndpoint []EndpointDemand `json:"per_endpoint,omitempty"`
+	// Polling is the part of PerRequest that threads take to look for something now and then while there are requests: it is
+	// taken to end where one request follows the other. Nil where there is none.
+	Polling *float64 `json:"polling,omitempty"`
 	// Before is its utilisation at the mean rate as it is, Utilisation that of the scenario: 1 is used up.
 	Before      *Interval `json:"before,omitempty"`
 	Utilisation *Interval `json:"utilisation,omitempty"`
@@ -146,6 +149,8 @@ type observed struct {
 	Observation
 	parallel float64
 	by       string
+	// polling is the part of Cores of what looks for something now and then.
+	polling float64
 	// asked are requests per second by endpoint, at all entries.
 	asked map[string]float64
 }
@@ -180,7 +185,7 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 		if r.Node == graph.CPUsOf(r.Host) {
 			used[r.Host] = r.CPUCores
 		}
-		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy, asked})
+		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy, r.PollingCores, asked})
 	}
 	h.addPower(used, watts)
 }
@@ -311,6 +316,14 @@ func (p *past) resource() Resource {
 		r.Unknown = "it is not known how many cores it can use"
 	default:
 		r.demand, r.Base, r.PerRequest, r.PerEndpoint = &d, &d.Base, &d.PerRequest, demands
+		polling := make([]float64, len(p.all))
+		for i := range p.all {
+			polling[i] = p.all[i].polling
+		}
+		if d.findBusy(all, polling); d.busy != nil {
+			part := d.PerRequest - d.busy.PerRequest
+			r.Polling = &part
+		}
 	}
 	return r
 }

@@ -28,6 +28,7 @@ type level struct {
 var (
 	groupCounts = map[string]func(*counters) *uint64{
 		"cpu":                  func(c *counters) *uint64 { return &c.CPU.UsageNS },
+		"polling":              func(c *counters) *uint64 { return &c.CPU.PollingNS },
 		"voluntary_switches":   func(c *counters) *uint64 { return &c.CPU.Voluntary },
 		"involuntary_switches": func(c *counters) *uint64 { return &c.CPU.Involuntary },
 		"forks":                func(c *counters) *uint64 { return &c.Tasks.Forks },

@@ -19,7 +19,7 @@ import (
 type processes struct{ Forks, Execs, Exits, ThreadStarts uint64 }
 
 // lane is that of cgroup_lanes, and cellsRecord that of histograms.
-type lane struct{ UsageNs, Voluntary, Involuntary, WaitNs, Waits, MinorFaults, MajorFaults, Unused uint64 }
+type lane struct{ UsageNs, Voluntary, Involuntary, WaitNs, Waits, MinorFaults, MajorFaults, PollingNs uint64 }
 
 type cellsRecord struct{ Cells [model.HistogramCells]uint64 }
 

@@ -106,7 +106,7 @@ var usages = map[string]usage{
 	"cgroup_slots": {index: IndexSlot, of: model.OfContainer, fields: map[string]use{"value": owner}},
 	"cgroup_lanes": {index: IndexSlot, of: model.OfContainer, fields: map[string]use{
 		"usage_ns": counter("cpu"), "voluntary": counter("voluntary_switches"),
-		"involuntary": counter("involuntary_switches"), "wait_ns": sum("run_queue", "run_queue", "")}},
+		"involuntary": counter("involuntary_switches"), "polling_ns": counter("polling"), "wait_ns": sum("run_queue", "run_queue", "")}},
 	"cpu_states": {index: IndexCPU},
 	"processes": {index: IndexSlot, of: model.OfContainer, fields: map[string]use{
 		"forks": counter("forks"), "execs": counter("execs"), "exits": counter("exits"),

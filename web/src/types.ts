@@ -722,6 +722,8 @@ export interface WhatIfResource {
   parallel_by: string
   base?: number
   per_request?: number
+  /** The part of it that threads take to look for something now and then, which ends where requests follow each other. */
+  polling?: number
   /** What a request of each endpoint takes, where the mix changed; share is of all requests. */
   per_endpoint?: { endpoint: string; per_request: number; share: number }[]
   before?: Interval

@@ -28,7 +28,7 @@ type diskCgroupLane struct {
 	Waits       uint64
 	MinorFaults uint64
 	MajorFaults uint64
-	Unused      uint64
+	PollingNs   uint64
 }
 
 type diskCpuState struct {

@@ -38,7 +38,9 @@ type Kernel struct {
 	// RunQueueClock: a task leads to its run queue's clock (CONFIG_FAIR_GROUP_SCHED), and a
 	// program can be run to compare it with the monotonic clock (5.14).
 	RunQueueClock bool
-	JiffyNS       uint64
+	// SavedRegisters: a program finds the registers with which any task entered its system call (bpf_task_pt_regs, 5.15).
+	SavedRegisters bool
+	JiffyNS        uint64
 }
 
 // KernelOptions of ReadKernel.
@@ -70,7 +72,8 @@ func ReadKernel(o KernelOptions) (*Kernel, error) {
 	}
 	k := &Kernel{Types: types, CPUs: cpus, Subsys: -1, JiffyNS: jiffyNS(o.ProcFS),
 		SwitchHasState: switchHasState(spec), RequestIsSecond: requestIsSecond(spec),
-		RunQueueClock: HasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
+		SavedRegisters: hasHelper(spec, "task_pt_regs"),
+		RunQueueClock:  HasMember(spec, "sched_entity", "cfs_rq") && features.HaveProgramType(ebpf.Syscall) == nil}
 	for controller, index := range map[string]*int32{"memory": &k.Memory, "cpu": &k.CPU, "io": &k.IO,
 		"pids": &k.PIDs} {
 		if *index, err = subsysIndex(spec, controller); err != nil {
@@ -115,6 +118,15 @@ func HasMember(spec *btf.Spec, structure, member string) bool {
 		return false
 	}
 	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == member })
+}
+
+// hasHelper tells whether kernel programs have a helper, by its name in enum bpf_func_id.
+func hasHelper(spec *btf.Spec, name string) bool {
+	var helpers *btf.Enum
+	if err := spec.TypeByName("bpf_func_id", &helpers); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(helpers.Values, func(v btf.EnumValue) bool { return v.Name == "BPF_FUNC_"+name })
 }
 
 func subsysIndex(spec *btf.Spec, controller string) (int32, error) {

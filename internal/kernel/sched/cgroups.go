@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
@@ -104,6 +105,7 @@ func (p *Sched) openCgroups(k *host.Kernel) error {
 		object.CgroupSubsysIndex.Set(k.Subsys),
 		object.UseRunQueueClock.Set(k.RunQueueClock),
 		object.SwitchHasState.Set(k.SwitchHasState),
+		object.Architecture.Set(uint32(registersOf(k))),
 		storeTasksIn(&object, p.options.ThreadStates))
 	if err != nil {
 		return fmt.Errorf("BUG: setting the object's constants: %w", err)
@@ -145,6 +147,19 @@ func (p *Sched) openCgroups(k *host.Kernel) error {
 	}
 	host.SwitchCPUs(k.CPUs)
 	return errors.Join(errs...)
+}
+
+// registersOf is whose saved registers the programs read.
+func registersOf(k *host.Kernel) cgroupsCpuArchitecture {
+	if k.SavedRegisters {
+		switch runtime.GOARCH {
+		case "amd64":
+			return cgroupsCpuArchitectureARCHITECTURE_AMD64
+		case "arm64":
+			return cgroupsCpuArchitectureARCHITECTURE_ARM64
+		}
+	}
+	return cgroupsCpuArchitectureARCHITECTURE_OTHER
 }
 
 // share are the maps of cgroup_maps.h that another object declares alike: it has them in the same size.
@@ -389,6 +404,7 @@ func (r *cgroupReader) read(slot int) model.CgroupCounters {
 		}
 		c.CPU.Voluntary += host.Load(&lane.Voluntary)
 		c.CPU.Involuntary += host.Load(&lane.Involuntary)
+		c.CPU.PollingNS += host.Load(&lane.PollingNs)
 		waitNS += host.Load(&lane.WaitNs)
 		waits += host.Load(&lane.Waits)
 	}

@@ -40,7 +40,7 @@ type cgroupsCgroupLane struct {
 	Waits       uint64
 	MinorFaults uint64
 	MajorFaults uint64
-	Unused      uint64
+	PollingNs   uint64
 }
 
 type cgroupsCgroupSlot uint32
@@ -56,6 +56,14 @@ type cgroupsClocks struct {
 	RunQueueNs  uint64
 	MonotonicNs uint64
 }
+
+type cgroupsCpuArchitecture uint32
+
+const (
+	cgroupsCpuArchitectureARCHITECTURE_OTHER cgroupsCpuArchitecture = 0
+	cgroupsCpuArchitectureARCHITECTURE_AMD64 cgroupsCpuArchitecture = 1
+	cgroupsCpuArchitectureARCHITECTURE_ARM64 cgroupsCpuArchitecture = 2
+)
 
 type cgroupsCpuState struct {
 	_              structs.HostLayout
@@ -99,38 +107,40 @@ type cgroupsTaskState struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	cgroupsMapCgroupDrops       = "cgroup_drops"
-	cgroupsMapCgroupEvents      = "cgroup_events"
-	cgroupsMapCgroupLanes       = "cgroup_lanes"
-	cgroupsMapCgroupSlots       = "cgroup_slots"
-	cgroupsMapCpuStates         = "cpu_states"
-	cgroupsMapFreeSlots         = "free_slots"
-	cgroupsMapProcesses         = "processes"
-	cgroupsMapRunQueue          = "run_queue"
-	cgroupsMapSlotOfCgroup      = "slot_of_cgroup"
-	cgroupsMapTaskStates        = "task_states"
-	cgroupsProgCgroupAttachTask = "cgroup_attach_task"
-	cgroupsProgCgroupMkdir      = "cgroup_mkdir"
-	cgroupsProgCgroupRmdir      = "cgroup_rmdir"
-	cgroupsProgReadClocks       = "read_clocks"
-	cgroupsProgRunningTasks     = "running_tasks"
-	cgroupsProgSchedProcessExec = "sched_process_exec"
-	cgroupsProgSchedProcessExit = "sched_process_exit"
-	cgroupsProgSchedProcessFork = "sched_process_fork"
-	cgroupsProgSchedSwitch      = "sched_switch"
-	cgroupsVarCgroupDropType    = "cgroup_drop_type"
-	cgroupsVarCgroupEventRecord = "cgroup_event_record"
-	cgroupsVarCgroupHierarchy   = "cgroup_hierarchy"
-	cgroupsVarCgroupSlotType    = "cgroup_slot_type"
-	cgroupsVarCgroupSubsysIndex = "cgroup_subsys_index"
-	cgroupsVarClocksRead        = "clocks_read"
-	cgroupsVarCpus              = "cpus"
-	cgroupsVarRenewStates       = "renew_states"
-	cgroupsVarRunQueueLanes     = "run_queue_lanes"
-	cgroupsVarStatesRound       = "states_round"
-	cgroupsVarSwitchHasState    = "switch_has_state"
-	cgroupsVarTasksHaveStorage  = "tasks_have_storage"
-	cgroupsVarUseRunQueueClock  = "use_run_queue_clock"
+	cgroupsMapCgroupDrops         = "cgroup_drops"
+	cgroupsMapCgroupEvents        = "cgroup_events"
+	cgroupsMapCgroupLanes         = "cgroup_lanes"
+	cgroupsMapCgroupSlots         = "cgroup_slots"
+	cgroupsMapCpuStates           = "cpu_states"
+	cgroupsMapFreeSlots           = "free_slots"
+	cgroupsMapProcesses           = "processes"
+	cgroupsMapRunQueue            = "run_queue"
+	cgroupsMapSlotOfCgroup        = "slot_of_cgroup"
+	cgroupsMapTaskStates          = "task_states"
+	cgroupsProgCgroupAttachTask   = "cgroup_attach_task"
+	cgroupsProgCgroupMkdir        = "cgroup_mkdir"
+	cgroupsProgCgroupRmdir        = "cgroup_rmdir"
+	cgroupsProgReadClocks         = "read_clocks"
+	cgroupsProgRunningTasks       = "running_tasks"
+	cgroupsProgSchedProcessExec   = "sched_process_exec"
+	cgroupsProgSchedProcessExit   = "sched_process_exit"
+	cgroupsProgSchedProcessFork   = "sched_process_fork"
+	cgroupsProgSchedSwitch        = "sched_switch"
+	cgroupsVarArchitecture        = "architecture"
+	cgroupsVarCgroupDropType      = "cgroup_drop_type"
+	cgroupsVarCgroupEventRecord   = "cgroup_event_record"
+	cgroupsVarCgroupHierarchy     = "cgroup_hierarchy"
+	cgroupsVarCgroupSlotType      = "cgroup_slot_type"
+	cgroupsVarCgroupSubsysIndex   = "cgroup_subsys_index"
+	cgroupsVarClocksRead          = "clocks_read"
+	cgroupsVarCpuArchitectureType = "cpu_architecture_type"
+	cgroupsVarCpus                = "cpus"
+	cgroupsVarRenewStates         = "renew_states"
+	cgroupsVarRunQueueLanes       = "run_queue_lanes"
+	cgroupsVarStatesRound         = "states_round"
+	cgroupsVarSwitchHasState      = "switch_has_state"
+	cgroupsVarTasksHaveStorage    = "tasks_have_storage"
+	cgroupsVarUseRunQueueClock    = "use_run_queue_clock"
 )
 
 // loadCgroups returns the embedded CollectionSpec for cgroups.
@@ -206,19 +216,21 @@ type cgroupsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type cgroupsVariableSpecs struct {
-	CgroupDropType    *ebpf.VariableSpec `ebpf:"cgroup_drop_type"`
-	CgroupEventRecord *ebpf.VariableSpec `ebpf:"cgroup_event_record"`
-	CgroupHierarchy   *ebpf.VariableSpec `ebpf:"cgroup_hierarchy"`
-	CgroupSlotType    *ebpf.VariableSpec `ebpf:"cgroup_slot_type"`
-	CgroupSubsysIndex *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
-	ClocksRead        *ebpf.VariableSpec `ebpf:"clocks_read"`
-	Cpus              *ebpf.VariableSpec `ebpf:"cpus"`
-	RenewStates       *ebpf.VariableSpec `ebpf:"renew_states"`
-	RunQueueLanes     *ebpf.VariableSpec `ebpf:"run_queue_lanes"`
-	StatesRound       *ebpf.VariableSpec `ebpf:"states_round"`
-	SwitchHasState    *ebpf.VariableSpec `ebpf:"switch_has_state"`
-	TasksHaveStorage  *ebpf.VariableSpec `ebpf:"tasks_have_storage"`
-	UseRunQueueClock  *ebpf.VariableSpec `ebpf:"use_run_queue_clock"`
+	Architecture        *ebpf.VariableSpec `ebpf:"architecture"`
+	CgroupDropType      *ebpf.VariableSpec `ebpf:"cgroup_drop_type"`
+	CgroupEventRecord   *ebpf.VariableSpec `ebpf:"cgroup_event_record"`
+	CgroupHierarchy     *ebpf.VariableSpec `ebpf:"cgroup_hierarchy"`
+	CgroupSlotType      *ebpf.VariableSpec `ebpf:"cgroup_slot_type"`
+	CgroupSubsysIndex   *ebpf.VariableSpec `ebpf:"cgroup_subsys_index"`
+	ClocksRead          *ebpf.VariableSpec `ebpf:"clocks_read"`
+	CpuArchitectureType *ebpf.VariableSpec `ebpf:"cpu_architecture_type"`
+	Cpus                *ebpf.VariableSpec `ebpf:"cpus"`
+	RenewStates         *ebpf.VariableSpec `ebpf:"renew_states"`
+	RunQueueLanes       *ebpf.VariableSpec `ebpf:"run_queue_lanes"`
+	StatesRound         *ebpf.VariableSpec `ebpf:"states_round"`
+	SwitchHasState      *ebpf.VariableSpec `ebpf:"switch_has_state"`
+	TasksHaveStorage    *ebpf.VariableSpec `ebpf:"tasks_have_storage"`
+	UseRunQueueClock    *ebpf.VariableSpec `ebpf:"use_run_queue_clock"`
 }
 
 // cgroupsObjects contains all objects after they have been loaded into the kernel.
@@ -272,19 +284,21 @@ func (m *cgroupsMaps) Close() error {
 //
 // It can be passed to loadCgroupsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type cgroupsVariables struct {
-	CgroupDropType    *ebpf.Variable `ebpf:"cgroup_drop_type"`
-	CgroupEventRecord *ebpf.Variable `ebpf:"cgroup_event_record"`
-	CgroupHierarchy   *ebpf.Variable `ebpf:"cgroup_hierarchy"`
-	CgroupSlotType    *ebpf.Variable `ebpf:"cgroup_slot_type"`
-	CgroupSubsysIndex *ebpf.Variable `ebpf:"cgroup_subsys_index"`
-	ClocksRead        *ebpf.Variable `ebpf:"clocks_read"`
-	Cpus              *ebpf.Variable `ebpf:"cpus"`
-	RenewStates       *ebpf.Variable `ebpf:"renew_states"`
-	RunQueueLanes     *ebpf.Variable `ebpf:"run_queue_lanes"`
-	StatesRound       *ebpf.Variable `ebpf:"states_round"`
-	SwitchHasState    *ebpf.Variable `ebpf:"switch_has_state"`
-	TasksHaveStorage  *ebpf.Variable `ebpf:"tasks_have_storage"`
-	UseRunQueueClock  *ebpf.Variable `ebpf:"use_run_queue_clock"`
+	Architecture        *ebpf.Variable `ebpf:"architecture"`
+	CgroupDropType      *ebpf.Variable `ebpf:"cgroup_drop_type"`
+	CgroupEventRecord   *ebpf.Variable `ebpf:"cgroup_event_record"`
+	CgroupHierarchy     *ebpf.Variable `ebpf:"cgroup_hierarchy"`
+	CgroupSlotType      *ebpf.Variable `ebpf:"cgroup_slot_type"`
+	CgroupSubsysIndex   *ebpf.Variable `ebpf:"cgroup_subsys_index"`
+	ClocksRead          *ebpf.Variable `ebpf:"clocks_read"`
+	CpuArchitectureType *ebpf.Variable `ebpf:"cpu_architecture_type"`
+	Cpus                *ebpf.Variable `ebpf:"cpus"`
+	RenewStates         *ebpf.Variable `ebpf:"renew_states"`
+	RunQueueLanes       *ebpf.Variable `ebpf:"run_queue_lanes"`
+	StatesRound         *ebpf.Variable `ebpf:"states_round"`
+	SwitchHasState      *ebpf.Variable `ebpf:"switch_has_state"`
+	TasksHaveStorage    *ebpf.Variable `ebpf:"tasks_have_storage"`
+	UseRunQueueClock    *ebpf.Variable `ebpf:"use_run_queue_clock"`
 }
 
 // cgroupsPrograms contains all programs after they have been loaded into the kernel.

@@ -175,6 +175,58 @@ func TestSwitchesWhileReading(t *testing.T) {
 	}
 }
 
+// What a thread does before it sleeps for a time that it chose is polling, and what it does before it waits for somebody is
+// not. The first group's program also has threads that wait for it.
+func TestPollingIsWorkBeforeTimedSleep(t *testing.T) {
+	p := open(t, Options{})
+	g := kerneltest.NewGroup(t, "polls")
+	g.Start(t, "pinned-nap")
+	before := readGroup(t, p, g.ID(t)).CPU
+	kerneltest.Eventually(t, "most of what it does is polling", func() bool {
+		now := readGroup(t, p, g.ID(t)).CPU
+		if now.PollingNS > now.UsageNS {
+			t.Fatalf("%d ns of %d are polling", now.PollingNS, now.UsageNS)
+		}
+		used := now.UsageNS - before.UsageNS
+		return now.Voluntary > before.Voluntary+50 && now.PollingNS-before.PollingNS > used/2
+	})
+
+	waits := kerneltest.NewGroup(t, "waits")
+	shell := exec.Command("sh", "-c", "while read line; do i=0; while [ $i -lt 200 ]; do i=$((i+1)); done; echo; done")
+	lines, err := shell.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { lines.Close(); shell.Wait() }()
+	for _, dir := range waits.Dirs {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(shell.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer := make([]byte, 1)
+	var c model.CPUCounters
+	kerneltest.Eventually(t, "a shell waits for its input many times", func() bool {
+		if _, err := lines.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := answers.Read(answer); err != nil {
+			t.Fatal(err)
+		}
+		c = readGroup(t, p, waits.ID(t)).CPU
+		return c.Voluntary >= 50
+	})
+	if c.PollingNS != 0 {
+		t.Errorf("of a shell that waits for its input, %d ns of %d in %d sleeps are polling", c.PollingNS, c.UsageNS, c.Voluntary)
+	}
+}
+
 // kernelWait is what the kernel says that a process's threads have waited for CPUs, in ns: waits that have ended.
 func kernelWait(t *testing.T, pid int) (sum uint64) {
 	t.Helper()

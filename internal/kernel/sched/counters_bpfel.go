@@ -22,7 +22,7 @@ type countersCgroupLane struct {
 	Waits       uint64
 	MinorFaults uint64
 	MajorFaults uint64
-	Unused      uint64
+	PollingNs   uint64
 }
 
 type countersCounterCpu struct {

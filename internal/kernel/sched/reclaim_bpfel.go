@@ -22,7 +22,7 @@ type reclaimCgroupLane struct {
 	Waits       uint64
 	MinorFaults uint64
 	MajorFaults uint64
-	Unused      uint64
+	PollingNs   uint64
 }
 
 type reclaimCpuState struct {
