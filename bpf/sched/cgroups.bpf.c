@@ -226,7 +226,7 @@ static __always_inline u32 run_state(struct task_struct *task)
 
 /*
  * Whether a thread that goes to sleep does so for a time that it chose (nanosleep, clock_nanosleep): it looks at something
- * now and then, and nobody wakes it up. architecture is not known where bpf_task_pt_regs is not there (until 5.14).
+ * now and then, and nobody wakes it up. architecture is ARCHITECTURE_OTHER before 5.15, without bpf_task_pt_regs.
  */
 static __always_inline bool sleeps_for_a_time(struct task_struct *task)
 {
