@@ -119,7 +119,7 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 			fmt.Printf("; said to saturate at %.0f/s by %s", *a.SaturationRate, a.Resources[0].Name)
 		}
 		fmt.Println()
-		if served < saturated*rate || rate > 5000 {
+		if !step.keptUp(o.look) || rate > 5000 {
 			break
 		}
 	}
