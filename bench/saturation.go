@@ -145,7 +145,7 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 			r.budget = saturationBudget
 			rows = append(rows, r)
 			told := (&limitedApp{byCPU: true}).line(&t, greatest)
-			line = append(line[:3], told[1], told[2], told[4], told[3], told[5])
+			line = append(line[:3], told[1], told[3], told[5], told[4], told[6])
 		}
 		lines = append(lines, line)
 	}
