@@ -140,7 +140,7 @@ func (p *Groups) Figures(slot uint32, to *model.GroupFigures) (ok bool) {
 }
 
 // copyFigures loads 8 bytes at a time, upwards: see docs/format/figures.md.
-func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, details *groupsGroupDetails) (any bool) {
+func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, details *groupsGroupDetails) (found bool) {
 	known := atomic.LoadUint32(&f.Known)
 	has := func(which groupsGroupFigure) bool { return known&uint32(which) != 0 }
 	to.HasMemory, to.HasKills = has(groupsGroupFigureFIGURE_MEMORY), has(groupsGroupFigureFIGURE_KILLS)
@@ -161,7 +161,7 @@ const (
 // noMemoryLimit is PAGE_COUNTER_MAX of include/linux/page_counter.h.
 var noMemoryLimit = math.MaxInt64 / uint64(os.Getpagesize())
 
-func copyDetails(to *model.GroupFigures, d *groupsGroupDetails) (any bool) {
+func copyDetails(to *model.GroupFigures, d *groupsGroupDetails) (found bool) {
 	known := host.Load(&d.Known)
 	has := func(which groupsGroupDetail) bool { return known&uint64(which) != 0 }
 	to.HasPressure, to.HasMemoryLimit = has(groupsGroupDetailDETAIL_PRESSURE), has(groupsGroupDetailDETAIL_MEMORY_LIMIT)

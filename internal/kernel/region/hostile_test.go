@@ -191,6 +191,29 @@ func frameTo(payload []byte, from netip.AddrPort, headerBytes int) []byte {
 	return append(append(b, 0, 0), payload...)
 }
 
+// frames sends frames at the client's interface, as they are: no kernel fills anything in.
+func (p *pair) frames() (send func(frame []byte)) {
+	p.t.Helper()
+	var fd int
+	to := &unix.SockaddrLinklayer{Protocol: bits.ReverseBytes16(unix.ETH_P_IP), Halen: 6}
+	p.within("client", func() error {
+		e0, err := net.InterfaceByName("e0")
+		if err != nil {
+			return err
+		}
+		to.Ifindex = e0.Index
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	p.t.Cleanup(func() { unix.Close(fd) })
+	return func(frame []byte) {
+		p.t.Helper()
+		if err := unix.Sendto(fd, frame, 0, to); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
 // Packets that no kernel sends: lengths that disagree are refused, and what is no whole datagram is not looked at.
 func TestLyingHeaders(t *testing.T) {
 	for _, hook := range allHooks {
@@ -201,17 +224,7 @@ func TestLyingHeaders(t *testing.T) {
 			if err := r.Add(0, newRegion(t, 8, 512)); err != nil {
 				t.Fatal(err)
 			}
-			var fd, device int
-			p.within("client", func() error {
-				e0, err := net.InterfaceByName("e0")
-				if err != nil {
-					return err
-				}
-				device = e0.Index
-				fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-				return err
-			})
-			defer unix.Close(fd)
+			send := p.frames()
 			conn := p.socket(clientAddresses[0], hostAddresses[0])
 			same := readwire.AppendRequest(nil, readwire.Request{Length: 128, Nonce: 1}, addressOf(conn), key)
 			var want Counters
@@ -219,18 +232,13 @@ func TestLyingHeaders(t *testing.T) {
 			answer := make([]byte, 2048)
 			f := func(what string, frame []byte, counter *uint64) {
 				t.Helper()
-				to := &unix.SockaddrLinklayer{Ifindex: device, Protocol: bits.ReverseBytes16(unix.ETH_P_IP), Halen: 6}
-				if err := unix.Sendto(fd, frame, 0, to); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
+				send(frame)
 				if counter != nil {
 					*counter++
 					sent++
 				}
 				// Packets stay in their order: the one after it tells that this was seen.
-				if err := unix.Sendto(fd, frameTo(same, addressOf(conn), 20), 0, to); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
+				send(frameTo(same, addressOf(conn), 20))
 				sent++
 				want.Reads++
 				want.Bytes += 128

@@ -3,13 +3,9 @@ package region
 import (
 	"bytes"
 	"encoding/binary"
-	"math/bits"
 	"math/rand/v2"
-	"net"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/region/readwire"
@@ -158,23 +154,8 @@ func TestRequestsOfOnePacket(t *testing.T) {
 				}
 			}
 			// Here the sender's kernel leaves no checksum to hardware: that of the answer is checked by the receiver's.
-			var fd, device int
-			p.within("client", func() error {
-				e0, err := net.InterfaceByName("e0")
-				if err != nil {
-					return err
-				}
-				device = e0.Index
-				fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-				return err
-			})
-			defer unix.Close(fd)
-			frame := func(packet []byte) {
-				to := &unix.SockaddrLinklayer{Ifindex: device, Protocol: bits.ReverseBytes16(unix.ETH_P_IP), Halen: 6}
-				if err := unix.Sendto(fd, frameTo(packet, addressOf(conn), 20), 0, to); err != nil {
-					t.Fatal(err)
-				}
-			}
+			sendFrame := p.frames()
+			frame := func(packet []byte) { sendFrame(frameTo(packet, addressOf(conn), 20)) }
 			const done, unknown, outside = readwire.Done, readwire.UnknownRegion, readwire.OutOfBounds
 			for i, send := range []func([]byte){write, frame} {
 				way := []string{"as a datagram", "as a frame"}[i]
