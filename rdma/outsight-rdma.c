@@ -54,7 +54,7 @@ enum {
 	MAX_PIECES = 1024,
 };
 
-enum command { REGISTER = 1, OPEN, CONNECT, CLOSE, READ };
+enum command { REGISTER = 1, OPEN, CONNECT, CLOSE, READ, FORGET };
 
 // endpoint is one end of a connection.
 struct endpoint {
@@ -76,7 +76,11 @@ struct request {
 	uint32_t command;
 	uint32_t queue; // CONNECT, CLOSE, READ
 	union {
-		uint64_t length; // REGISTER: bytes of the descriptor that comes with it
+		struct {
+			uint64_t length; // bytes of the descriptor that comes with it
+			uint64_t offset; // where they begin
+		} memory; // REGISTER
+		uint32_t key; // FORGET
 		struct endpoint peer; // CONNECT
 		struct {
 			uint32_t timeout_ms;
@@ -113,6 +117,8 @@ static int gid_index;
 static union ibv_gid gid;
 static struct queue queues[MAX_QUEUES];
 static struct ibv_mr *buffer; // of readers: what is read comes here
+static struct ibv_mr **served; // what is registered for others
+static size_t served_count, served_room;
 
 // fail fills a reply with what failed; error is one of errno.h.
 __attribute__((format(printf, 3, 4))) static void fail(struct reply *r, int error, const char *format, ...)
@@ -204,41 +210,77 @@ static void open_device(const char *name, struct reply *r)
 // register_memory maps a descriptor: to be read by others, or, for a reader, as its buffer.
 static void register_memory(const struct request *q, int fd, struct reply *r)
 {
-	if (fd < 0 || !q->length || buffer) {
-		fail(r, EINVAL, "registering %llu bytes of descriptor %d", (unsigned long long)q->length, fd);
+	uint64_t length = q->memory.length;
+
+	if (fd < 0 || !length || buffer) {
+		fail(r, EINVAL, "registering %llu bytes of descriptor %d", (unsigned long long)length, fd);
 		return;
 	}
 	static bool written; // memory has to be mapped for writing
+	if (served_count == served_room) {
+		size_t room = 2 * served_room + 64;
+		struct ibv_mr **more = realloc(served, room * sizeof(*served));
+
+		if (!more) {
+			fail(r, ENOMEM, "registering more than %zu", served_count);
+			return;
+		}
+		served = more;
+		served_room = room;
+	}
 	int protection = serving && !written ? PROT_READ : PROT_READ | PROT_WRITE;
 	struct ibv_mr *m = NULL;
 	void *memory = MAP_FAILED;
 	// Linux 6.1 pins pages as if they were to be written (ib_umem_get with FOLL_FORCE), which it refuses for a mapping
 	// that is shared and can only be read. There it is mapped for writing until it is registered.
 	for (;;) {
-		memory = mmap(NULL, q->length, protection, MAP_SHARED, fd, 0);
+		memory = mmap(NULL, length, protection, MAP_SHARED, fd, (off_t)q->memory.offset);
 		if (memory == MAP_FAILED) {
-			fail(r, errno, "mapping %llu bytes", (unsigned long long)q->length);
+			fail(r, errno, "mapping %llu bytes", (unsigned long long)length);
 			return;
 		}
-		m = ibv_reg_mr(domain, memory, q->length, serving ? MEMORY_ACCESS : IBV_ACCESS_LOCAL_WRITE);
+		m = ibv_reg_mr(domain, memory, length, serving ? MEMORY_ACCESS : IBV_ACCESS_LOCAL_WRITE);
 		if (m || errno != EFAULT || protection & PROT_WRITE)
 			break;
-		munmap(memory, q->length);
+		munmap(memory, length);
 		written = true;
 		protection |= PROT_WRITE;
 	}
 	if (!m) {
-		fail(r, errno, "registering %llu bytes: %s (is RLIMIT_MEMLOCK too low?)", (unsigned long long)q->length,
+		fail(r, errno, "registering %llu bytes: %s (is RLIMIT_MEMLOCK too low?)", (unsigned long long)length,
 		     strerror(errno));
-		munmap(memory, q->length);
+		munmap(memory, length);
 		return;
 	}
 	if (!serving) {
 		buffer = m;
 		return;
 	}
-	mprotect(memory, q->length, PROT_READ);
+	mprotect(memory, length, PROT_READ);
+	served[served_count++] = m;
 	r->memory = (struct piece){(uintptr_t)memory, m->rkey, 0};
+}
+
+// forget lets nobody read any more what was registered with a key.
+static void forget(uint32_t key, struct reply *r)
+{
+	for (size_t i = 0; i < served_count; i++) {
+		struct ibv_mr *m = served[i];
+		void *memory = m->addr;
+		size_t length = m->length;
+
+		if (m->rkey != key)
+			continue;
+		int error = ibv_dereg_mr(m);
+		if (error) {
+			fail(r, error, "forgetting memory: %s", strerror(error));
+			return;
+		}
+		munmap(memory, length);
+		served[i] = served[--served_count];
+		return;
+	}
+	fail(r, ENOENT, "no memory with the key %u", key);
 }
 
 static struct queue *queue_of(uint32_t number)
@@ -415,7 +457,9 @@ static void answer(const struct request *q, ssize_t length, int fd, struct reply
 
 	if (length >= (ssize_t)want) {
 		if (q->command == REGISTER)
-			want += sizeof(q->length);
+			want += sizeof(q->memory);
+		if (q->command == FORGET)
+			want += sizeof(q->key);
 		if (q->command == CONNECT)
 			want += sizeof(q->peer);
 		if (q->command == READ && length >= (ssize_t)offsetof(struct request, read.pieces))
@@ -425,7 +469,7 @@ static void answer(const struct request *q, ssize_t length, int fd, struct reply
 		fail(r, EINVAL, "a message of %zd bytes", length);
 		return;
 	}
-	if (q->command >= CONNECT && !(of = queue_of(q->queue))) {
+	if (q->command >= CONNECT && q->command <= READ && !(of = queue_of(q->queue))) {
 		fail(r, ENOENT, "no connection %u", q->queue);
 		return;
 	}
@@ -444,6 +488,9 @@ static void answer(const struct request *q, ssize_t length, int fd, struct reply
 		break;
 	case READ:
 		read_pieces(of, q, r);
+		break;
+	case FORGET:
+		forget(q->key, r);
 		break;
 	default:
 		fail(r, EINVAL, "command %u", q->command);

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -281,28 +282,34 @@ type collectJSON struct {
 	Edges       []collectedEntry `json:"edges,omitempty"`
 	Disks       []collectedEntry `json:"disks,omitempty"`
 	Endpoints   []collectedEntry `json:"endpoints,omitempty"`
+	// Why applications' own metrics are not there.
+	ApplicationsWhy string `json:"applications_why,omitempty"`
+	// How many of them are not there: of no name that may be, or too many.
+	ApplicationsLeftOut int `json:"applications_left_out,omitempty"`
 }
 
 // collectedEntry is a container, an edge, a disk or an endpoint with its figures by series.
 type collectedEntry struct {
-	ID           string                        `json:"id,omitempty"`
-	Name         string                        `json:"name,omitempty"`
-	Image        string                        `json:"image,omitempty"`
-	PodName      string                        `json:"pod,omitempty"`
-	PodNamespace string                        `json:"namespace,omitempty"`
-	Owner        string                        `json:"owner,omitempty"`
-	Peer         string                        `json:"peer,omitempty"`
-	Side         string                        `json:"side,omitempty"`
-	Transport    string                        `json:"transport,omitempty"`
-	Service      string                        `json:"service,omitempty"`
-	Client       string                        `json:"client,omitempty"`
-	Process      string                        `json:"process,omitempty"`
-	Index        *uint32                       `json:"index,omitempty"`
-	Device       string                        `json:"device,omitempty"`
-	Protocol     string                        `json:"protocol,omitempty"`
-	Endpoint     string                        `json:"endpoint,omitempty"`
-	Status       string                        `json:"status,omitempty"`
-	Metrics      map[string]float64            `json:"metrics"`
+	ID           string             `json:"id,omitempty"`
+	Name         string             `json:"name,omitempty"`
+	Image        string             `json:"image,omitempty"`
+	PodName      string             `json:"pod,omitempty"`
+	PodNamespace string             `json:"namespace,omitempty"`
+	Owner        string             `json:"owner,omitempty"`
+	Peer         string             `json:"peer,omitempty"`
+	Side         string             `json:"side,omitempty"`
+	Transport    string             `json:"transport,omitempty"`
+	Service      string             `json:"service,omitempty"`
+	Client       string             `json:"client,omitempty"`
+	Process      string             `json:"process,omitempty"`
+	Index        *uint32            `json:"index,omitempty"`
+	Device       string             `json:"device,omitempty"`
+	Protocol     string             `json:"protocol,omitempty"`
+	Endpoint     string             `json:"endpoint,omitempty"`
+	Status       string             `json:"status,omitempty"`
+	Metrics      map[string]float64 `json:"metrics"`
+	// Applications are the metrics that a container's processes have defined themselves.
+	Applications map[string]float64            `json:"applications,omitempty"`
 	Histograms   map[string]collectedHistogram `json:"histograms,omitempty"`
 }
 
@@ -328,6 +335,18 @@ func jsonOf(r *collectResult) collectJSON {
 		e := collectedEntry{ID: c.ID, Name: c.Name, Image: c.Image, PodName: c.PodName, PodNamespace: c.PodNamespace}
 		e.fill(c.Figures)
 		j.Containers = append(j.Containers, e)
+	}
+	for i := range s.Applications {
+		m := &s.Applications[i]
+		e := &j.Containers[m.Container]
+		if e.Applications == nil {
+			e.Applications = map[string]float64{}
+		}
+		e.Applications[applicationSeries(m)] = applicationValue(m)
+	}
+	j.ApplicationsLeftOut = s.ApplicationsRefused + s.ApplicationsLeftOut
+	if s.ApplicationsError != nil {
+		j.ApplicationsWhy = whyLate(s.ApplicationsError)
 	}
 	edges := map[edgeRecord]collectedEntry{}
 	for i := range s.Disks {
@@ -470,7 +489,7 @@ func writeResult(out io.Writer, r *collectResult) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := r.writeDisks(w, over); err != nil || len(s.Edges) == 0 {
+	if err := errors.Join(r.writeApplications(out, w, over), r.writeDisks(w, over)); err != nil || len(s.Edges) == 0 {
 		return err
 	}
 	fmt.Fprintln(w, "END\tPEER\tSIDE\tSERVICE\tREQUESTS\tSENT\tANSWERED\tP50\tP99\t")

@@ -464,15 +464,20 @@ func (a *Agent) follow(ctx context.Context) {
 			end := a.spent.on(partContainers)
 			a.sources.Registry.HandleEvent(e)
 			if c := a.sources.Registry.Lookup(e.ID); e.Kind != model.TaskAttached && c != nil && c.ID != model.HostContainerID {
-				a.containersChanged.Store(true)
-				if a.options.Rarely > 0 {
-					select {
-					case a.changed <- struct{}{}:
-					default: // it knows
-					}
-				}
+				a.wake()
 			}
 			end()
+		}
+	}
+}
+
+// wake has an agent that reads rarely make a snapshot in the next interval.
+func (a *Agent) wake() {
+	a.containersChanged.Store(true)
+	if a.options.Rarely > 0 {
+		select {
+		case a.changed <- struct{}{}:
+		default: // it knows
 		}
 	}
 }

@@ -2,11 +2,12 @@ package agent
 
 import "outsight/internal/model"
 
-// offerMetrics hands a process's file with metrics on.
+// offerMetrics hands a process's file with metrics on. Who reads it from outside is told in the next snapshot.
 func (a *Agent) offerMetrics(e model.CgroupEvent) {
 	if a.sources.Applications != nil {
 		defer a.spent.on(partApplications)()
 		a.sources.Applications.Offer(e)
+		a.wake()
 	}
 }
 

@@ -198,7 +198,7 @@ func Open(o HostOptions) (*Host, error) {
 		files: container.NewFiles(layout, paths), paths: paths, kubernetes: o.Kubernetes, clock: o.Clock}
 	h.files.UseKernel(probes)
 	h.energy = energy.New(energy.Options{ProcFS: o.ProcRoot, SysFS: o.Kernel.SysFS, Logger: o.Logger})
-	h.applications = appmetrics.New(appmetrics.Options{ProcRoot: o.ProcRoot, Logger: o.Logger,
+	h.applications = appmetrics.New(appmetrics.Options{ProcRoot: o.ProcRoot, Logger: o.Logger, Share: o.Regions.on(),
 		Announced: works(probes.Features(), kernel.MetricsFileFeature),
 		GroupOf:   func(pid int) (model.CgroupID, error) { return layout.GroupOf(cmp.Or(o.ProcRoot, "/proc"), pid) }})
 	reporters := append([]Reporter{privileges, probes, registry, h.files, account{h.energy}, h.applications}, o.Reporters...)

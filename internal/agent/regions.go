@@ -150,14 +150,17 @@ type regions struct {
 	logger  *slog.Logger
 	writer  *region.Writer
 	servers []regionServer
-	all     []kernel.Region
-	memory  []*kernel.RegionMemory
-	leftOut atomic.Uint64
+	// all are by their ids; own are those that are this one's to close.
+	all, own []kernel.Region
+	memory   map[uint32]*kernel.RegionMemory
+	leftOut  atomic.Uint64
+	// applications lists applications' own metrics.
+	applications *regionApplications
 }
 
 // openRegions makes the control region and the dictionary, and opens what serves them.
 func openRegions(o *HostOptions, h *Host, keys []region.Key, allow []netip.Prefix) (*regions, error) {
-	r := &regions{host: h, logger: o.Logger}
+	r := &regions{host: h, logger: o.Logger, memory: map[uint32]*kernel.RegionMemory{}}
 	if err := r.open(o, keys, allow); err != nil {
 		return nil, fmt.Errorf("offering the counters as regions: %w", errors.Join(err, r.close()))
 	}
@@ -166,20 +169,9 @@ func openRegions(o *HostOptions, h *Host, keys []region.Key, allow []netip.Prefi
 
 func (r *regions) open(o *HostOptions, keys []region.Key, allow []netip.Prefix) error {
 	data := r.host.probes.Regions()
-	for _, own := range []struct {
-		name string
-		size int
-	}{{"region_control", region.ControlBytes}, {"region_names", region.DictionaryBytes(o.Kernel.MaxCgroups)}} {
-		pages, err := kernel.NewPages(own.name, own.size)
-		if err != nil {
-			return err
-		}
-		r.all = append(r.all, pages)
-		memory, err := pages.Memory(true)
-		if err != nil {
-			return err
-		}
-		r.memory = append(r.memory, memory)
+	if err := errors.Join(r.addPages("region_control", region.ControlBytes),
+		r.addPages("region_names", region.DictionaryBytes(o.Kernel.MaxCgroups))); err != nil {
+		return err
 	}
 	sources := make([]region.Source, len(data))
 	for i, d := range data {
@@ -190,6 +182,9 @@ func (r *regions) open(o *HostOptions, keys []region.Key, allow []netip.Prefix) 
 		return err
 	}
 	r.all = append(r.all, data...)
+	if described, err = r.addApplications(described); err != nil {
+		return err
+	}
 	m := r.host.Machine
 	wall, monotonic, err := clocks()
 	if err != nil {
@@ -213,23 +208,34 @@ func (r *regions) open(o *HostOptions, keys []region.Key, allow []netip.Prefix) 
 	return r.servePackets(&o.Regions, keys, allow)
 }
 
+// addPages makes a region that this process writes, with the next id.
+func (r *regions) addPages(name string, size int) error {
+	pages, err := kernel.NewPages(name, size)
+	if err != nil {
+		return err
+	}
+	id := uint32(len(r.all))
+	r.all, r.own = append(r.all, pages), append(r.own, pages)
+	r.memory[id], err = pages.Memory(true)
+	return err
+}
+
 // serveTCP answers reads at an address. All regions are mapped for it.
 func (r *regions) serveTCP(address string, keys []region.Key, allow []netip.Prefix, other tcp.Connector) error {
 	if address == "" {
 		return nil
 	}
 	memory := make(map[uint32][]byte, len(r.all))
-	for id, one := range r.all {
-		if id < region.FirstDataID {
-			memory[uint32(id)] = r.memory[id].Bytes
-			continue
+	for at, one := range r.all {
+		id := uint32(at)
+		if r.memory[id] == nil {
+			m, err := one.Memory(false)
+			if err != nil {
+				return err
+			}
+			r.memory[id] = m
 		}
-		m, err := one.Memory(false)
-		if err != nil {
-			return err
-		}
-		r.memory = append(r.memory, m)
-		memory[uint32(id)] = m.Bytes
+		memory[id] = r.memory[id].Bytes
 	}
 	at, err := addressOf(address)
 	if err != nil {
@@ -240,7 +246,7 @@ func (r *regions) serveTCP(address string, keys []region.Key, allow []netip.Pref
 		return fmt.Errorf("%w for regions: %w", ErrListen, err)
 	}
 	r.servers = append(r.servers, tcp.NewServer(l, memory, keys, tcp.Options{Allow: allow, Logger: r.logger,
-		Connector: other}))
+		Connector: other, Files: r.applications.use}))
 	return nil
 }
 
@@ -261,11 +267,12 @@ func (r *regions) serveRDMA(device string) (tcp.Connector, error) {
 		sources = append(sources, rdma.Source{ID: uint32(id), File: f,
 			Bytes: uint64(one.Map.ValueSize()) * uint64(one.Map.MaxEntries())})
 	}
-	s, err := rdma.NewServer(sources, rdma.Options{Device: device, Logger: r.logger})
+	s, err := rdma.NewServer(sources, rdma.Options{Device: device, Restarted: r.applications.restarted, Logger: r.logger})
 	if err != nil {
 		return nil, fmt.Errorf("--region-rdma: %w", err)
 	}
 	r.servers = append(r.servers, s)
+	r.applications.device = s
 	return s, nil
 }
 
@@ -316,7 +323,7 @@ func (r *regions) serveSocket(path string) error {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := shm.NewServer(l.(*net.UnixListener), ids, files, r.logger)
+	s, err := shm.NewServer(l.(*net.UnixListener), ids, files, r.applications.file, r.logger)
 	if err != nil {
 		return fail(errors.Join(err, l.Close()))
 	}
@@ -358,6 +365,7 @@ func (r *regions) Consume(context.Context, *frame.Frame) error {
 	}
 	leftOut, err := r.writer.Update(n, monotonic, wall)
 	r.leftOut.Store(uint64(leftOut))
+	r.applications.update()
 	return err
 }
 
@@ -380,7 +388,8 @@ func (r *regions) Features() (all []model.Feature) {
 
 // Drops implements Reporter.
 func (r *regions) Drops() []model.Drop {
-	all := []model.Drop{{Name: "region/names", Count: r.leftOut.Load()}}
+	all := []model.Drop{{Name: "region/names", Count: r.leftOut.Load()},
+		{Name: "region/applications", Count: r.applications.leftOut.Load()}}
 	for _, s := range r.servers {
 		all = append(all, s.Drops()...)
 	}
@@ -393,12 +402,12 @@ func (r *regions) close() error {
 		errs = append(errs, s.Close())
 	}
 	for _, m := range r.memory {
-		errs = append(errs, m.Close())
-	}
-	for i, one := range r.all {
-		if i < region.FirstDataID { // the others are the probes'
-			errs = append(errs, one.Map.Close())
+		if m != nil {
+			errs = append(errs, m.Close())
 		}
+	}
+	for _, one := range r.own {
+		errs = append(errs, one.Map.Close())
 	}
 	return errors.Join(errs...)
 }

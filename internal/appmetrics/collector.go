@@ -31,7 +31,9 @@ type Options struct {
 	FileMetrics, ContainerMetrics, MaxMetrics int
 	// GroupPages and Pages bound the pages of files that are read (default 2048 and 8192).
 	GroupPages, Pages int
-	Logger            *slog.Logger
+	// Share keeps what others need to read files by themselves: see Shared.
+	Share  bool
+	Logger *slog.Logger
 }
 
 // Scans of /proc: an agent that is told of new files looks for lost ones.
@@ -58,11 +60,13 @@ type Collector struct {
 	// ending are gauges of processes that had ended at the last reading, which still has them.
 	ending []*sum
 	drops  drops
+	shared shared
 }
 
 // drops are what was not read, and why.
 type drops struct {
 	missed, unsealed, pages, layout, versions, files, fileMetrics, containerMetrics, hostMetrics, bad, refused uint64
+	unshared                                                                                                   uint64
 }
 
 // New makes a Collector that knows of no file.
@@ -96,7 +100,7 @@ func (c *Collector) open(pid, fd int, group model.CgroupID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full := func() bool {
-		return len(c.files) >= c.o.Files || c.processes[pid] >= c.o.ProcessFiles || c.groups[group] >= c.o.GroupFiles
+		return len(c.files)+len(c.shared.leaving) >= c.o.Files || c.processes[pid] >= c.o.ProcessFiles || c.groups[group] >= c.o.GroupFiles
 	}
 	if full() {
 		c.retireEnded()
@@ -105,7 +109,7 @@ func (c *Collector) open(pid, fd int, group model.CgroupID) {
 		c.drops.files++
 		return
 	}
-	f, err := openFile(c.o.ProcRoot, pid, fd, func(pages int) bool { return c.mayTouch(group, pages) })
+	f, err := openFile(c.o.ProcRoot, pid, fd, c.o.Share, func(pages int) bool { return c.mayTouch(group, pages) })
 	if err != nil {
 		c.refuse(err)
 		return
@@ -167,6 +171,8 @@ func (c *Collector) Read(owner func(model.CgroupID) string) {
 	}
 	for _, v := range c.ending {
 		v.users--
+		v.endedLevel = 0
+		c.shared.changed = true
 	}
 	c.ending = c.ending[:0]
 	for _, f := range c.files {
@@ -204,9 +210,15 @@ func (c *Collector) retireEnded() {
 		// Nobody writes any more.
 		c.count(f)
 		for j := range f.metrics {
-			if at := f.metrics[j].at; at != nil {
-				c.ending = append(c.ending, at)
+			m := &f.metrics[j]
+			if m.at == nil {
+				continue
 			}
+			m.at.ended += m.last
+			if level, ok := m.level(f.load(m.value)); ok && m.Kind == model.Gauge {
+				m.at.endedLevel += level
+			}
+			c.ending = append(c.ending, m.at)
 		}
 		delete(c.files, id)
 		if c.processes[f.pid]--; c.processes[f.pid] == 0 {
@@ -215,7 +227,7 @@ func (c *Collector) retireEnded() {
 		if c.groups[f.group]--; c.groups[f.group] == 0 {
 			delete(c.groups, f.group)
 		}
-		c.release(f, f.group)
+		c.leave(f)
 	}
 }
 
@@ -235,8 +247,9 @@ func (c *Collector) count(f *file) {
 			continue
 		}
 		now := m.number(bits)
-		if now < m.last {
-			m.last = 0 // it began anew
+		if now < m.last { // it began anew
+			m.at.ended += m.last
+			m.last, c.shared.changed = 0, true
 		}
 		m.at.count += now - m.last
 		m.last = now
@@ -257,6 +270,7 @@ func (c *Collector) describe(f *file) {
 		c.drops.fileMetrics += uint64(more)
 	}
 	for _, d := range fresh {
+		f.spread, c.shared.changed = true, true
 		f.metrics = append(f.metrics, metric{descriptor: d, at: c.place(f.owner, &d)})
 	}
 }
@@ -311,6 +325,7 @@ func (c *Collector) Keep(containers []*model.Container) {
 		if !keep[id] {
 			c.metrics -= len(s.of)
 			delete(c.sums, id)
+			c.shared.changed = true
 		}
 	}
 }
@@ -342,6 +357,10 @@ func (c *Collector) close() {
 		c.release(f, f.group)
 		delete(c.files, id)
 	}
+	for _, f := range c.shared.leaving {
+		c.release(f, f.group)
+	}
+	c.shared = shared{}
 }
 
 // Scan looks for files among the descriptors of all processes.
@@ -403,5 +422,6 @@ func (c *Collector) Drops() []model.Drop {
 		{Name: "applications/unsealed", Count: d.unsealed},
 		{Name: "applications/unknown-versions", Count: d.versions},
 		{Name: "applications/malformed", Count: d.layout + d.bad},
+		{Name: "applications/unshared", Count: d.unshared},
 	}
 }

@@ -38,6 +38,11 @@ type file struct {
 	// owner is the container's ID; empty before the first reading.
 	owner   string
 	metrics []metric
+	// opened can only be read; nil where nobody else is to read the file.
+	opened *os.File
+	// part is what others may read of it; nil before it is shared. spread says that it has got other values since.
+	part   *part
+	spread bool
 	// refusedSeen is what was counted already of what found no room in it.
 	refusedSeen uint64
 }
@@ -51,8 +56,8 @@ type metric struct {
 }
 
 // openFile maps the file that is descriptor fd of a process. The bytes stay as long as they are mapped, whatever the
-// process does: its size is sealed.
-func openFile(procRoot string, pid, fd int, mayTouch func(pages int) bool) (_ *file, err error) {
+// process does: its size is sealed. keep keeps it open.
+func openFile(procRoot string, pid, fd int, keep bool, mayTouch func(pages int) bool) (_ *file, err error) {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening process %d: %w", pid, err)
@@ -80,7 +85,12 @@ func openFile(procRoot string, pid, fd int, mayTouch func(pages int) bool) (_ *f
 	if err != nil {
 		return nil, fmt.Errorf("opening descriptor %d of process %d to read: %w", fd, pid, err)
 	}
-	defer unix.Close(opened)
+	descriptor := os.NewFile(uintptr(opened), fileName)
+	defer func() {
+		if err != nil || !keep {
+			descriptor.Close()
+		}
+	}()
 	data, err := mapSealed(opened)
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d of process %d: %w", fd, pid, err)
@@ -90,30 +100,47 @@ func openFile(procRoot string, pid, fd int, mayTouch func(pages int) bool) (_ *f
 		unix.Munmap(data)
 		return nil, fmt.Errorf("descriptor %d of process %d: %w", fd, pid, err)
 	}
-	return &file{layout: l, id: fileID{stat.Dev, stat.Ino}, pid: pid, process: process}, nil
+	f := &file{layout: l, id: fileID{stat.Dev, stat.Ino}, pid: pid, process: process}
+	if keep {
+		f.opened = descriptor
+	}
+	return f, nil
 }
 
-// mapSealed maps a file read-only, if its size cannot change: a page that is not there any more would end this process.
+// mapSealed maps a file read-only.
 func mapSealed(fd int) ([]byte, error) {
+	size, err := SealedSize(fd)
+	if err != nil {
+		return nil, err
+	}
+	return unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+}
+
+// SealedSize is the size of a file with metrics in bytes, if it cannot change: a page that was mapped and is not there any
+// more would end who reads it.
+func SealedSize(fd int) (int, error) {
 	const wanted = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return nil, fmt.Errorf("reading the seals: %w", errors.Join(errUnsealed, err))
+		return 0, fmt.Errorf("reading the seals: %w", errors.Join(errUnsealed, err))
 	}
 	if seals&wanted != wanted {
-		return nil, fmt.Errorf("seals %#x: %w", seals, errUnsealed)
+		return 0, fmt.Errorf("seals %#x: %w", seals, errUnsealed)
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
-		return nil, err
+		return 0, err
 	}
 	if stat.Size < headerBytes || stat.Size > maxFileBytes {
-		return nil, fmt.Errorf("%d bytes: %w", stat.Size, errLayout)
+		return 0, fmt.Errorf("%d bytes: %w", stat.Size, errLayout)
 	}
-	return unix.Mmap(fd, 0, int(stat.Size), unix.PROT_READ, unix.MAP_SHARED)
+	return int(stat.Size), nil
 }
 
 func (f *file) close() {
 	unix.Close(f.process)
 	unix.Munmap(f.data)
+	if f.opened != nil {
+		f.opened.Close()
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -42,14 +43,18 @@ const (
 	maxLabelsBytes = 512
 )
 
-type valueType uint8
+// ValueType is how the 8 bytes of a value are a number.
+type ValueType uint8
 
 // The types of a value.
 const (
-	typeU64 valueType = iota + 1
+	typeU64 ValueType = iota + 1
 	typeI64
 	typeF64
 )
+
+// Known says that it is one of them.
+func (t ValueType) Known() bool { return t >= typeU64 && t <= typeF64 }
 
 const (
 	kindCounter = 1
@@ -67,7 +72,7 @@ type descriptor struct {
 	model.ApplicationKey
 	unit, help string
 	value      uint32
-	valueType  valueType
+	valueType  ValueType
 }
 
 // layout reads the bytes of a file, which may change at any time.
@@ -199,9 +204,9 @@ func (l *layout) descriptor(i uint32) (d descriptor, err error) {
 	default:
 		return d, errLayout
 	}
-	d.valueType = valueType(raw[11])
+	d.valueType = ValueType(raw[11])
 	size := uint64(len(l.data))
-	if d.valueType < typeU64 || d.valueType > typeF64 || d.value%8 != 0 || d.value < headerBytes ||
+	if !d.valueType.Known() || d.value%8 != 0 || d.value < headerBytes ||
 		uint64(d.value)+8 > size || length == 0 || length > maxTextBytes || uint64(text)+uint64(length) > size {
 		return d, errLayout
 	}
@@ -251,30 +256,44 @@ func isName(s string, colon bool) bool {
 func encodeLabels(pairs []string) (string, error) {
 	var all []model.Label
 	for i := 0; i < len(pairs); i += 2 {
-		name, value := pairs[i], pairs[i+1]
-		if !isName(name, false) || strings.HasPrefix(name, "__") || !utf8.ValidString(value) {
-			return "", errLayout
-		}
-		for _, l := range all {
-			if l.Name == name {
-				return "", errLayout
-			}
-		}
-		all = append(all, model.Label{Name: name, Value: value})
-	}
-	if len(all) > maxLabels {
-		return "", errLayout
+		all = append(all, model.Label{Name: pairs[i], Value: pairs[i+1]})
 	}
 	text := model.LabelText(all)
-	if len(text) > maxLabelsBytes {
+	if !areLabels(all) || len(text) > maxLabelsBytes {
 		return "", errLayout
 	}
 	return text, nil
 }
 
-// number is a value of a counter, in parts of 1e-9 if it is fine; it is 0 where that is no number of a counter.
-func (d *descriptor) number(raw uint64) uint64 {
-	switch d.valueType {
+func areLabels(all []model.Label) bool {
+	for i, l := range all {
+		if !isName(l.Name, false) || strings.HasPrefix(l.Name, "__") || !utf8.ValidString(l.Value) ||
+			slices.ContainsFunc(all[:i], func(other model.Label) bool { return other.Name == l.Name }) {
+			return false
+		}
+	}
+	return len(all) <= maxLabels
+}
+
+// IsKey says that an application's metric may be called so: it has no name of Outsight's, and labels that are some.
+func IsKey(k *model.ApplicationKey) bool {
+	name, ok := strings.CutPrefix(k.Name, model.ApplicationPrefix)
+	if len(name) > maxNameBytes {
+		name = strings.TrimSuffix(name, "_total") // which the application may not have given it
+	}
+	if stored, err := storedName(name, k.Kind); !ok || err != nil || stored != k.Name {
+		return false
+	}
+	labels, ok := model.ParseLabelText(k.Labels)
+	return ok && areLabels(labels) && len(k.Labels) <= maxLabelsBytes && (k.Kind == model.Counter || k.Kind == model.Gauge && !k.Fine)
+}
+
+func (d *descriptor) number(raw uint64) uint64         { return d.valueType.Number(raw) }
+func (d *descriptor) level(raw uint64) (float64, bool) { return d.valueType.Level(raw) }
+
+// Number is a value of a counter, in parts of 1e-9 if it is a float; it is 0 where that is no number of a counter.
+func (t ValueType) Number(raw uint64) uint64 {
+	switch t {
 	case typeI64:
 		return uint64(max(int64(raw), 0))
 	case typeF64:
@@ -289,9 +308,9 @@ func (d *descriptor) number(raw uint64) uint64 {
 // maxFine is the greatest value of a counter that is a float.
 const maxFine = float64(1<<63) / model.ApplicationFine
 
-// level is a value of a gauge; false where it is no number.
-func (d *descriptor) level(raw uint64) (float64, bool) {
-	switch d.valueType {
+// Level is a value of a gauge; false where it is no number.
+func (t ValueType) Level(raw uint64) (float64, bool) {
+	switch t {
 	case typeI64:
 		return float64(int64(raw)), true
 	case typeF64:

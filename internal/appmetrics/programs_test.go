@@ -220,7 +220,7 @@ func TestKilledWhileItCounts(t *testing.T) {
 		of = f
 	}
 	// Another mapping, which shows what was there at the end.
-	own, err := openFile("/proc", p.Process.Pid, descriptorOf(t, p.Process.Pid), anyPages)
+	own, err := openFile("/proc", p.Process.Pid, descriptorOf(t, p.Process.Pid), false, anyPages)
 	if err != nil {
 		t.Fatal(err)
 	}

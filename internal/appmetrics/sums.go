@@ -18,6 +18,9 @@ type sum struct {
 	unit, help string
 	// count is what was counted, by processes that have ended too.
 	count uint64
+	// ended is what of count no value says that a process still has; endedLevel of the same processes as users.
+	ended      uint64
+	endedLevel float64
 	// level is the sum of what processes say, of which there are users: those that ended since the last reading too.
 	level float64
 	users int
@@ -36,8 +39,10 @@ func (s *sums) all() []model.ApplicationMetric {
 		all = append(all, model.ApplicationMetric{ApplicationKey: key, Unit: v.unit, Help: v.help, Count: v.count,
 			Level: v.level})
 	}
-	slices.SortFunc(all, func(a, b model.ApplicationMetric) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Labels, b.Labels))
-	})
+	slices.SortFunc(all, func(a, b model.ApplicationMetric) int { return compareKeys(&a.ApplicationKey, &b.ApplicationKey) })
 	return all
+}
+
+func compareKeys(a, b *model.ApplicationKey) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Labels, b.Labels))
 }

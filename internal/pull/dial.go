@@ -65,7 +65,7 @@ func dialKernel(ctx context.Context, address string, secret region.Key, transpor
 	if err != nil {
 		return nil, err
 	}
-	r := readwire.Reader{Client: client}
+	r := &kernelReader{packets: readwire.Reader{Client: client}, address: address, key: secret}
 	var first [readwire.BlockBytes]byte
 	if err := r.Read(ctx, region.ControlID, 0, first[:]); err != nil {
 		return nil, errors.Join(err, client.Close())

@@ -35,9 +35,10 @@ type maker struct {
 	containers map[string]*containerState
 	groups     map[model.CgroupID]*groupState
 	edges      map[edgeID]*edgeState
-	// goneGroups and goneEdges had counted this when they went.
-	goneGroups map[model.CgroupID]gone[counters]
-	goneEdges  map[edgeID]gone[edgeSums]
+	// goneGroups, goneEdges, and applications of containers had counted this when they went.
+	goneGroups       map[model.CgroupID]gone[counters]
+	goneEdges        map[edgeID]gone[edgeSums]
+	goneApplications map[runID]gone[applicationCounts]
 	// entries are the entries of the kernel's table of disks, also those that are gone, and disks what containers did there.
 	entries map[uint64]gone[model.KernelDisk]
 	disks   *disks.Disks
@@ -58,6 +59,9 @@ type containerState struct {
 	levels    levels
 	gone      counters
 	turn      uint64
+	// applications are its applications' own metrics, of run when they were read last.
+	run          runID
+	applications map[model.ApplicationKey]*applicationState
 }
 
 // groupState and edgeState count last less base.
@@ -133,6 +137,7 @@ func newMaker(first *reading, before earlier) *maker {
 	m := &maker{began: first.EpochNS, resolver: network.New(network.Options{}), containers: map[string]*containerState{},
 		groups: map[model.CgroupID]*groupState{}, edges: map[edgeID]*edgeState{},
 		goneGroups: map[model.CgroupID]gone[counters]{}, goneEdges: map[edgeID]gone[edgeSums]{},
+		goneApplications: map[runID]gone[applicationCounts]{},
 		entries: map[uint64]gone[model.KernelDisk]{}, disks: disks.New()}
 	if before.known && !before.time.Before(began) {
 		began = first.At
@@ -151,6 +156,7 @@ func newMaker(first *reading, before earlier) *maker {
 			}
 		}
 		m.disks.Base(first.Disks)
+		m.baseApplications(first)
 	}
 	// An epoch of its own: another maker of the same life, before this process, has had other rows.
 	m.builder = frame.NewBuilder(began.Add(time.Duration(first.At.UnixNano() % int64(time.Millisecond))))
@@ -227,8 +233,11 @@ func (m *maker) take(r *reading) {
 	if r.HasDisks {
 		m.takeDisks(r)
 	}
+	if r.HasApplications {
+		m.takeApplications(r)
+	}
 	m.last = *r
-	m.last.Containers, m.last.Groups, m.last.Edges, m.last.Disks = nil, nil, nil, nil
+	m.last.Containers, m.last.Groups, m.last.Edges, m.last.Disks, m.last.Applications = nil, nil, nil, nil, nil
 }
 
 // takeDisks adds what a reading says of disks. Entries that it does not have may be in one that is still to come: they
@@ -288,6 +297,11 @@ func (m *maker) frame() *frame.Frame {
 		Self: model.SelfSample{Features: []model.Feature{{Name: "pull", Purpose: "figures that the kernel keeps as regions: no " +
 			"network interfaces and energy", State: model.FeatureWorks,
 			Reason: "this host is read from outside, by " + m.last.By}}}}
+	if m.last.ApplicationsWhy != "" {
+		s.Self.Features = append(s.Self.Features, model.Feature{Name: "pull/applications", State: model.FeatureAbsent,
+			Purpose: "metrics that applications define themselves", Reason: m.last.ApplicationsWhy,
+			Remedy: "they stand still until the host's agent answers"})
+	}
 	if !m.framed.IsZero() {
 		s.Window = at.Sub(m.framed)
 	}
@@ -303,6 +317,7 @@ func (m *maker) frame() *frame.Frame {
 		containers = append(containers, c.container)
 		sample := sampleOf(c, sums[id])
 		sample.Devices, sample.Syncs = m.disks.Of(id)
+		sample.Applications = c.applicationMetrics()
 		s.Containers = append(s.Containers, sample)
 	}
 	slices.SortFunc(s.Containers, func(a, b model.ContainerSample) int { return cmp.Compare(a.Container.ID, b.Container.ID) })
@@ -374,9 +389,11 @@ func (m *maker) forget(at time.Time) {
 	}
 	for id, c := range m.containers {
 		if c.turn != m.turn {
+			m.forgetApplications(c, at)
 			delete(m.containers, id)
 		}
 	}
+	prune(m.goneApplications, at)
 	prune(m.goneGroups, at)
 	prune(m.goneEdges, at)
 }

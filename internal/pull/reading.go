@@ -38,6 +38,10 @@ type reading struct {
 	Disks    []model.KernelDisk
 	// Endpoints are those of which something has been counted.
 	Endpoints []endpointReading
+	// HasApplications says that Applications were read, applications' own metrics, and ApplicationsWhy why they could not be.
+	HasApplications bool
+	ApplicationsWhy string
+	Applications    []region.ApplicationFigure
 }
 
 type containerReading struct {
@@ -100,13 +104,17 @@ func readingOf(s *region.Sample) *reading {
 			r.Endpoints = append(r.Endpoints, endpointReading{e.Number, edgeID{e.Edge, e.EdgeGeneration}, of})
 		}
 	}
+	r.HasApplications, r.Applications = s.HasApplications, s.Applications
+	if s.ApplicationsError != nil {
+		r.ApplicationsWhy = s.ApplicationsError.Error()
+	}
 	return r
 }
 
 // Bounds of what other servers send.
 const (
 	maxReadingBytes = 64 << 20
-	readingVersion  = 2
+	readingVersion  = 3
 )
 
 // readingCodec turns readings into messages and back. It is for one goroutine.
@@ -148,6 +156,11 @@ func (c *readingCodec) decode(b []byte) (*reading, error) {
 	for i := range r.Groups {
 		if at := r.Groups[i].Container; at < 0 || at >= len(r.Containers) {
 			return nil, fmt.Errorf("%w: a control group of container %d of %d", errReading, at, len(r.Containers))
+		}
+	}
+	for i := range r.Applications {
+		if at := r.Applications[i].Container; at < 0 || at >= len(r.Containers) {
+			return nil, fmt.Errorf("%w: an application's metric of container %d of %d", errReading, at, len(r.Containers))
 		}
 	}
 	return &r, nil

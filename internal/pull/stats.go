@@ -14,7 +14,7 @@ type counts struct {
 	readings, bytes, readNS, dropped, stale, malformed, unsent atomic.Uint64
 	frames, failedFrames, unrenewed, takenOver                 atomic.Uint64
 	// failed are by the index of their Reason in Reasons.
-	failed [5]atomic.Uint64
+	failed, failedApplications [5]atomic.Uint64
 }
 
 // Drops are its bounds.
@@ -41,9 +41,12 @@ func (p *Pull) WriteMetrics(w io.Writer) error {
 		}
 	}
 	states := map[string]int{}
-	var late []any
+	var late, refused []any
 	handedOn := 0
 	for _, s := range p.Statuses() {
+		if s.ApplicationsRefused > 0 {
+			refused = append(refused, fmt.Sprintf("{address=%q}", s.Address), s.ApplicationsRefused)
+		}
 		switch {
 		case !s.Mine:
 			states["elsewhere"]++
@@ -69,6 +72,14 @@ func (p *Pull) WriteMetrics(w io.Writer) error {
 		failed = append(failed, fmt.Sprintf("{reason=%q}", reason), p.counts.failed[i].Load())
 	}
 	family("outsight_pull_failed_readings_total", "counter", "Readings that failed, and why", failed...)
+	failed = nil
+	for i, reason := range Reasons {
+		failed = append(failed, fmt.Sprintf("{reason=%q}", reason), p.counts.failedApplications[i].Load())
+	}
+	family("outsight_pull_failed_application_readings_total", "counter", "Readings that came without applications' own metrics, "+
+		"and why; they are there at a later one, with what was counted", failed...)
+	family("outsight_pull_refused_application_metrics", "gauge", "Applications' own metrics that hosts told of and that were "+
+		"refused: of names that are none, of an unknown type, or too many of a container or host", refused...)
 	family("outsight_pull_read_bytes_total", "counter", "Bytes of regions that were read", "", p.counts.bytes.Load())
 	family("outsight_pull_read_seconds_total", "counter", "Time that readings took, those that failed too", "",
 		float64(p.counts.readNS.Load())/model.Nanoseconds)

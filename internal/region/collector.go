@@ -60,6 +60,13 @@ type Sample struct {
 	HasDisks  bool
 	Disks     []DiskFigures
 	Endpoints []EndpointFigures
+	// HasApplications says that applications' own metrics were read, ApplicationsError why they could not be; neither is set
+	// of a host that has none, and of a reading that is not thorough. ApplicationsRefused is how many were none that may be, or
+	// too many, and ApplicationsLeftOut how many the host had no room for.
+	HasApplications                          bool
+	Applications                             []ApplicationFigure
+	ApplicationsError                        error
+	ApplicationsRefused, ApplicationsLeftOut int
 	// Restarted says that the host's agent is another one than at the reading before: all counters began anew.
 	Restarted bool
 	// Reads and Bytes are what was read for it.
@@ -99,6 +106,7 @@ type Collector struct {
 	// edgeTable, disks and endpoints are nil where the host has none.
 	edgeTable        *table
 	disks, endpoints *numbered
+	applications     *applications
 	sample           *Sample
 }
 
@@ -168,6 +176,7 @@ func (c *Collector) collect(ctx context.Context) error {
 		if same {
 			if thorough {
 				c.looked = now
+				c.readApplications(ctx)
 			}
 			return nil
 		}
@@ -212,6 +221,7 @@ func (c *Collector) refresh(ctx context.Context) error {
 		c.plan, c.wanted = newPlan(c.control), nil
 		c.edges, c.edgeTable = nil, tableOf(c.control, IndexEdge)
 		c.disks, c.endpoints = newNumbered(c.control, IndexDisk), newNumbered(c.control, IndexEndpoint)
+		c.applications = applicationsOf(c.control)
 		if before == nil || before.EpochNS != c.control.EpochNS {
 			c.sample.Restarted = c.sample.Restarted || before != nil
 			c.dictionary, c.slots, c.looked = nil, nil, time.Time{}
@@ -221,6 +231,9 @@ func (c *Collector) refresh(ctx context.Context) error {
 	if c.dictionary == nil || c.dictionary.Generation != h.DictionaryGeneration {
 		c.dictionary, err = ReadDictionary(ctx, counting{c})
 		c.slots, c.wanted = nil, nil
+		if c.applications != nil {
+			c.applications.known = nil // its containers have other places
+		}
 	}
 	c.seen = h
 	return err

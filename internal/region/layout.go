@@ -10,6 +10,8 @@ const (
 	DictionaryID = 1
 	// FirstDataID is the first of the regions in which the kernel counts.
 	FirstDataID = 2
+	// FirstFileID is the first of the parts of files with applications' own metrics. They are not in the control region.
+	FirstFileID = 1 << 16
 )
 
 // ControlBytes is the size of the control region of this writer. Readers take it from the header.
@@ -19,6 +21,8 @@ const ControlBytes = 64 << 10
 var (
 	controlMagic    = [8]byte{'O', 'S', 'R', 'E', 'G', 'I', 'O', 'N'}
 	dictionaryMagic = [8]byte{'O', 'S', 'R', 'N', 'A', 'M', 'E', 'S'}
+	// applicationsMagic begins the list of applications' own metrics.
+	applicationsMagic = [8]byte{'O', 'S', 'R', 'A', 'P', 'P', 'L', 'S'}
 )
 
 // Offsets of words in the two headers: the generations are written apart from the others.
@@ -56,6 +60,8 @@ const (
 	IndexDisk
 	// IndexEndpoint is what requests of an edge ask for.
 	IndexEndpoint
+	// IndexApplications is of the region that lists applications' own metrics, which has no records either.
+	IndexApplications
 )
 
 // Fill is who writes the records of a region.
@@ -219,4 +225,36 @@ type containerEntry struct {
 type groupEntry struct {
 	Cgroup            uint64
 	Container, Unused uint32
+}
+
+// applicationsHeader begins the list of applications' own metrics. Its first words are in the places of those of the
+// dictionary's.
+type applicationsHeader struct {
+	Magic                  [8]byte
+	Version, HeaderBytes   uint32
+	Generation             uint64
+	UsedBytes, RegionBytes uint32
+	Files, Values, Metrics array
+	LeftOut                uint32
+}
+
+type fileEntry struct {
+	ID, Bytes          uint32
+	FirstValue, Values uint32
+	Cgroup             uint64
+	Process, Key       uint32
+	Address            uint64
+}
+
+type valueEntry struct {
+	Offset, Metric uint32
+	Type           uint8
+	Unused         [3]uint8
+}
+
+type applicationEntry struct {
+	Container, Name, Labels, Unit, Help text
+	Ended                               uint64
+	Kind, Fine                          uint8
+	Unused                              [6]uint8
 }

@@ -16,6 +16,8 @@ type Read struct {
 	// Ordered has the words read upwards, each whole, as records with a head and a tail need it. Otherwise parts of a long
 	// one may be read in any order.
 	Ordered bool
+	// Level says that words may also go down.
+	Level bool
 	// After has all reads before it be there before this one is made. Otherwise reads may be made in any order.
 	After bool
 }
@@ -55,7 +57,7 @@ func Split(reads []Read, most, bytes int) (part, rest []Read) {
 		}
 		if len(r.Into) > bytes {
 			rest = append([]Read{{Region: r.Region, Offset: r.Offset + uint64(bytes), Into: r.Into[bytes:],
-				Ordered: r.Ordered}}, reads[i+1:]...)
+				Ordered: r.Ordered, Level: r.Level}}, reads[i+1:]...)
 			r.Into = r.Into[:bytes]
 			return append(part, r), rest
 		}

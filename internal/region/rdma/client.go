@@ -33,7 +33,9 @@ type Client struct {
 	tcp     *tcp.Client
 	queue   uint32
 	regions map[uint32]entry
-	buffer  []byte
+	// files are those of regions that come and go.
+	files  map[uint32]entry
+	buffer []byte
 }
 
 // Dial connects to a host whose agent listens at address (HOST:PORT) and serves RDMA.
@@ -61,7 +63,7 @@ func (c *Client) dial(ctx context.Context, address string, key region.Key, o Opt
 	if c.buffer, err = unix.Mmap(fd, 0, bufferBytes, unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		return err
 	}
-	if _, err := c.helper.register(file, bufferBytes); err != nil {
+	if _, err := c.helper.register(file, 0, bufferBytes); err != nil {
 		return err
 	}
 	own, err := c.helper.openQueue()
@@ -87,6 +89,18 @@ func (c *Client) dial(ctx context.Context, address string, key region.Key, o Opt
 // Read implements region.Reader.
 func (c *Client) Read(ctx context.Context, id uint32, offset uint64, into []byte) error {
 	return c.ReadAll(ctx, []region.Read{{Region: id, Offset: offset, Into: into}})
+}
+
+// MapFiles implements region.FileMapper: where the host's memory has them, their list says. The card refuses what it does not
+// know any more, which ends the connection.
+func (c *Client) MapFiles(_ context.Context, files []region.ApplicationFile) error {
+	c.files = make(map[uint32]entry, len(files))
+	for i := range files {
+		if f := &files[i]; f.Address != 0 {
+			c.files[f.ID] = entry{f.ID, f.Key, f.Address, uint64(f.Bytes)}
+		}
+	}
+	return nil
 }
 
 // ReadAll implements region.Reader.
@@ -150,6 +164,9 @@ func (c *Client) fetch(ctx context.Context, part []region.Read) ([]byte, error) 
 	for i, r := range part {
 		e, known := c.regions[r.Region]
 		if !known {
+			e, known = c.files[r.Region]
+		}
+		if !known {
 			return nil, fmt.Errorf("region %d: %w", r.Region, region.ErrGone)
 		}
 		p, err := e.piece(r.Offset, len(r.Into))
@@ -191,10 +208,12 @@ func settle(part []region.Read, copies [3][]byte) (rest []region.Read) {
 			}
 		} else {
 			for i := 0; i < n; i += 8 {
-				if word(a[i:]) <= word(b[i:]) && word(b[i:]) <= word(c[i:]) {
+				x, y, z := word(a[i:]), word(b[i:]), word(c[i:])
+				if x <= y && y <= z || r.Level && x >= y && y >= z {
 					copy(r.Into[i:i+8], b[i:])
 				} else {
-					rest = append(rest, region.Read{Region: r.Region, Offset: r.Offset + uint64(i), Into: r.Into[i : i+8]})
+					rest = append(rest, region.Read{Region: r.Region, Offset: r.Offset + uint64(i), Into: r.Into[i : i+8],
+						Level: r.Level})
 				}
 			}
 		}

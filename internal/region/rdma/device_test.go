@@ -56,6 +56,11 @@ type testHost struct {
 // newHost serves regions of the sizes by their ids.
 func newHost(t *testing.T, helper string, sizes map[uint32]int) *testHost {
 	t.Helper()
+	return newHostWith(t, Options{Helper: helper}, sizes)
+}
+
+func newHostWith(t *testing.T, o Options, sizes map[uint32]int) *testHost {
+	t.Helper()
 	needDevices(t)
 	memory := map[uint32][]byte{}
 	var sources []Source
@@ -76,7 +81,7 @@ func newHost(t *testing.T, helper string, sizes map[uint32]int) *testHost {
 		memory[id] = m
 		sources = append(sources, Source{ID: id, File: file, Bytes: uint64(size)})
 	}
-	h := serveSources(t, helper, sources)
+	h := serveSources(t, o, sources)
 	h.memory = memory
 	return h
 }
@@ -89,11 +94,12 @@ func needDevices(t *testing.T) {
 }
 
 // serveSources serves them until the test ends.
-func serveSources(t *testing.T, helper string, sources []Source) *testHost {
+func serveSources(t *testing.T, o Options, sources []Source) *testHost {
 	t.Helper()
 	h := &testHost{}
+	o.Device = os.Getenv(hostDevice)
 	var err error
-	if h.server, err = NewServer(sources, Options{Device: os.Getenv(hostDevice), Helper: helper}); err != nil {
+	if h.server, err = NewServer(sources, o); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(os.Getenv(hostAddress), "0"))
@@ -488,7 +494,7 @@ func TestRegionOfACProgram(t *testing.T) {
 	defer unix.Munmap(m)
 	value := placeOf(t, m, "jobs_done")
 	here := func() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&m[value]))) }
-	c := serveSources(t, "", []Source{{ID: 9, File: file, Bytes: uint64(len(m))}}).dial(t, "")
+	c := serveSources(t, Options{}, []Source{{ID: 9, File: file, Bytes: uint64(len(m))}}).dial(t, "")
 	first := here()
 	for range 20 {
 		into, before := make([]byte, 8), here()
@@ -518,6 +524,77 @@ func TestRegionOfACProgram(t *testing.T) {
 		}
 	}
 	t.Logf("a counter of a C program, at %d when it died", here())
+}
+
+// TestFilesThatComeAndGo reads a part of a file that is registered by a descriptor that can only be read, while the reader is
+// connected: it is where the host says, also by another helper, and nobody can read it any more when it is forgotten.
+func TestFilesThatComeAndGo(t *testing.T) {
+	restarted := 0
+	options := Options{Restarted: func() { restarted++ }}
+	h := newHostWith(t, options, map[uint32]int{0: 4096})
+	fd, err := unix.MemfdCreate("outsight-metrics", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, pages := os.Getpagesize(), 3
+	whole := make([]byte, pages*page)
+	fill(whole)
+	if _, err := unix.Pwrite(fd, whole, 0); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		t.Fatal(err)
+	}
+	const id = region.FirstFileID
+	list := func() []region.ApplicationFile {
+		t.Helper()
+		place, known := h.server.Place(id)
+		if !known || place.Address == 0 {
+			t.Fatalf("the file is at %+v (%v)", place, known)
+		}
+		return []region.ApplicationFile{{ID: id, Bytes: uint32(page), Key: place.Key, Address: place.Address}}
+	}
+	read := func(c *Client, files []region.ApplicationFile) error {
+		t.Helper()
+		into := make([]byte, page)
+		err := errors.Join(c.MapFiles(t.Context(), files), c.Read(within(t, time.Minute), id, 0, into))
+		if err == nil && !bytes.Equal(into, whole[page:2*page]) {
+			t.Error("what is read is not the second page of the file")
+		}
+		return err
+	}
+	c := h.dial(t, "")
+	h.server.Add(Source{ID: id, File: file, Offset: uint64(page), Bytes: uint64(page)})
+	if err := read(c, list()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.server.helper.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-h.server.helper.ended
+	c = h.dial(t, "")
+	if restarted != 1 {
+		t.Errorf("the helper was started anew, and that was told %d times", restarted)
+	}
+	if err := read(c, list()); err != nil {
+		t.Fatal(err)
+	}
+	files := list()
+	h.server.Keep(map[uint32]bool{id: true})
+	if err := read(c, files); err != nil {
+		t.Errorf("what is kept: %v", err)
+	}
+	h.server.Keep(nil)
+	if _, known := h.server.Place(id); known {
+		t.Error("what is removed has a place")
+	}
+	if err := read(c, files); !errors.Is(err, region.ErrRefused) {
+		t.Errorf("what is removed: %v", err)
+	}
+	if err := h.dial(t, "").Read(within(t, time.Minute), 0, 0, make([]byte, 8)); err != nil {
+		t.Errorf("the others: %v", err)
+	}
 }
 
 // fileOfMetrics is the memory file of a process.

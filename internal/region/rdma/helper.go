@@ -200,8 +200,15 @@ func (h *helper) broken(err error) error {
 	return fmt.Errorf("%w: %w", ErrHelper, err)
 }
 
-func (h *helper) register(file *os.File, length uint64) (answer, error) {
-	return h.ask(binary.LittleEndian.AppendUint64(appendCommand(nil, commandRegister, 0), length), file, helperWait)
+func (h *helper) register(file *os.File, offset, length uint64) (answer, error) {
+	b := binary.LittleEndian.AppendUint64(appendCommand(nil, commandRegister, 0), length)
+	return h.ask(binary.LittleEndian.AppendUint64(b, offset), file, helperWait)
+}
+
+// forget ends what was registered with a key.
+func (h *helper) forget(key uint32) error {
+	_, err := h.ask(binary.LittleEndian.AppendUint32(appendCommand(nil, commandForget, 0), key), nil, helperWait)
+	return err
 }
 
 // openQueue makes an end of a connection.

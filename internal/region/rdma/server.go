@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"outsight/internal/model"
 	"outsight/internal/region/tcp"
 )
@@ -24,6 +26,8 @@ type Source struct {
 	// (Linux 6.1), it must be possible to map it for writing.
 	File  *os.File
 	Bytes uint64
+	// Offset in File, a multiple of the size of pages.
+	Offset uint64
 }
 
 // Options of NewServer and Dial. The zero value works.
@@ -32,7 +36,21 @@ type Options struct {
 	Device string
 	// Helper is where outsight-rdma is; empty is where it is looked for.
 	Helper string
-	Logger *slog.Logger
+	// Restarted is called where a Server had to start the helper anew: all that was added has another Place. It may be nil.
+	Restarted func()
+	Logger    *slog.Logger
+}
+
+// Place is where readers find what was added to a Server.
+type Place struct {
+	Address uint64
+	Key     uint32
+}
+
+// added is a source that was added, with its place; Address is 0 where it could not be registered.
+type added struct {
+	Source
+	place Place
 }
 
 // Server lets the RDMA device answer reads of regions. It is a tcp.Connector: readers ask for a connection over TCP.
@@ -40,14 +58,15 @@ type Server struct {
 	sources []Source
 	options Options
 
-	// mu guards helper and entries, which are replaced when the helper has ended.
+	// mu guards what follows. helper, entries and places are replaced when the helper has ended.
 	mu      sync.Mutex
 	helper  *helper
 	entries []entry
+	added   map[uint32]*added
 	failure error
 
-	readers          atomic.Int64
-	refused, restart atomic.Uint64
+	readers                        atomic.Int64
+	refused, restart, unregistered atomic.Uint64
 }
 
 // NewServer registers the sources, whose files it takes over.
@@ -55,7 +74,7 @@ func NewServer(sources []Source, o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{sources: sources, options: o}
+	s := &Server{sources: sources, options: o, added: map[uint32]*added{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.start(); err != nil {
@@ -70,9 +89,10 @@ func (s *Server) start() error {
 	s.helper, s.entries = nil, nil
 	h, err := startHelper(s.options.Helper, "serve", s.options.Device)
 	if err == nil {
-		for _, one := range s.sources {
+		for i := range s.sources {
+			one := &s.sources[i]
 			var a answer
-			if a, err = h.register(one.File, one.Bytes); err != nil {
+			if a, err = register(h, one); err != nil {
 				err = errors.Join(fmt.Errorf("registering region %d: %w", one.ID, err), h.close())
 				break
 			}
@@ -83,11 +103,91 @@ func (s *Server) start() error {
 	if err == nil {
 		s.helper = h
 	}
+	for _, one := range s.added {
+		s.place(one)
+	}
 	return err
 }
 
+// register registers a source.
+func register(h *helper, s *Source) (answer, error) {
+	a, err := h.register(s.File, s.Offset, s.Bytes)
+	if !errors.Is(err, unix.EACCES) {
+		return a, err
+	}
+	// Up to Linux 6.1 memory is registered through a mapping that could be written, for which this descriptor is not good.
+	// outsight-rdma makes it one that can only be read afterwards.
+	writable, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.File.Fd()), os.O_RDWR, 0)
+	if err != nil {
+		return a, err
+	}
+	defer writable.Close()
+	return h.register(writable, s.Offset, s.Bytes)
+}
+
+// place registers what was added. mu must be held.
+func (s *Server) place(one *added) {
+	if one.place = (Place{}); s.helper == nil {
+		return
+	}
+	a, err := register(s.helper, &one.Source)
+	if err != nil {
+		s.unregistered.Add(1)
+		s.options.Logger.Debug("memory that readers by RDMA cannot read", "region", one.ID, "error", err)
+		return
+	}
+	one.place = Place{a.address, a.key}
+}
+
+// Add registers one more source, whose file it takes over, until Remove.
+func (s *Server) Add(source Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := &added{Source: source}
+	s.added[source.ID] = one
+	s.place(one)
+}
+
+// Place is where readers find what was added with an id; its Address is 0 where they cannot read it, and false says that
+// nothing was.
+func (s *Server) Place(id uint32) (Place, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.added[id]
+	if one == nil {
+		return Place{}, false
+	}
+	return one.place, true
+}
+
+// Keep removes all that was added with another id than these: nobody can read it any more.
+func (s *Server) Keep(ids map[uint32]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, one := range s.added {
+		if ids[id] {
+			continue
+		}
+		if one.place.Address != 0 && s.helper != nil {
+			if err := s.helper.forget(one.place.Key); err != nil {
+				s.options.Logger.Debug("memory that stays registered", "region", id, "error", err)
+			}
+		}
+		if err := one.File.Close(); err != nil {
+			s.options.Logger.Debug("a file that is not closed", "region", id, "error", err)
+		}
+		delete(s.added, id)
+	}
+}
+
 // running is the helper, which is started anew where it has ended, and what it has registered.
-func (s *Server) running() (*helper, []entry, error) {
+func (s *Server) running() (h *helper, entries []entry, err error) {
+	anew := false
+	defer func() {
+		if anew && err == nil && s.options.Restarted != nil {
+			s.options.Restarted() // when mu is free again
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.helper != nil {
@@ -98,7 +198,7 @@ func (s *Server) running() (*helper, []entry, error) {
 			return s.helper, s.entries, nil
 		}
 	}
-	if err := s.start(); err != nil {
+	if anew, err = true, s.start(); err != nil {
 		return nil, nil, err
 	}
 	return s.helper, s.entries, nil
@@ -190,7 +290,8 @@ func (s *Server) Features() []model.Feature {
 // Drops tells who was refused, and how often the helper had ended.
 func (s *Server) Drops() []model.Drop {
 	return []model.Drop{{Name: "region/rdma/readers", Count: s.refused.Load(), Capacity: maxReaders,
-		Used: uint64(max(0, s.readers.Load()))}, {Name: "region/rdma/restarts", Count: s.restart.Load()}}
+		Used: uint64(max(0, s.readers.Load()))}, {Name: "region/rdma/restarts", Count: s.restart.Load()},
+		{Name: "region/rdma/unregistered", Count: s.unregistered.Load()}}
 }
 
 // Close ends it.
@@ -210,6 +311,9 @@ func (s *Server) closeFiles() error {
 	for _, one := range s.sources {
 		errs = append(errs, one.File.Close())
 	}
-	s.sources = nil
+	for _, one := range s.added {
+		errs = append(errs, one.File.Close())
+	}
+	s.sources, s.added = nil, map[uint32]*added{}
 	return errors.Join(errs...)
 }

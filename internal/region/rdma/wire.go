@@ -29,6 +29,7 @@ const (
 	commandConnect
 	commandClose
 	commandRead
+	commandForget
 )
 
 // endpoint is one end of a connection, as the helper tells it: GID, number of the queue pair, first sequence number, LID

@@ -77,6 +77,38 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestSettleLevels: what may also go down is taken where it did all the time, and not where it went to and fro.
+func TestSettleLevels(t *testing.T) {
+	words := func(all ...uint64) (b []byte) {
+		for _, w := range all {
+			b = binary.LittleEndian.AppendUint64(b, w)
+		}
+		return b
+	}
+	level := make([]byte, 24)
+	rest := settle([]region.Read{{Region: 1, Offset: 8, Into: level, Level: true}},
+		[3][]byte{words(9, 1, 5), words(8, 1, 7), words(7, 2, 6)})
+	if !bytes.Equal(level, words(8, 1, 0)) || len(rest) != 1 || rest[0].Offset != 24 || !rest[0].Level {
+		t.Errorf("taken: %v, the rest is %+v", level, rest)
+	}
+}
+
+// TestMapFiles: what a list says of files is what is read, and no other any more.
+func TestMapFiles(t *testing.T) {
+	c := &Client{regions: map[uint32]entry{}}
+	files := []region.ApplicationFile{{ID: region.FirstFileID, Bytes: 4096, Key: 7, Address: 1 << 40},
+		{ID: region.FirstFileID + 1, Bytes: 4096}}
+	if err := c.MapFiles(t.Context(), files); err != nil {
+		t.Fatal(err)
+	}
+	if want := (entry{region.FirstFileID, 7, 1 << 40, 4096}); len(c.files) != 1 || c.files[region.FirstFileID] != want {
+		t.Errorf("%+v, want %+v alone", c.files, want)
+	}
+	if err := c.MapFiles(t.Context(), nil); err != nil || len(c.files) != 0 {
+		t.Errorf("%+v, %v", c.files, err)
+	}
+}
+
 // TestWithoutHelper says what is missing.
 func TestWithoutHelper(t *testing.T) {
 	_, err := Dial(t.Context(), "192.0.2.1:8473", region.Key{}, Options{Helper: "/nowhere/" + Program})
@@ -164,7 +196,7 @@ func TestRDMAPage(t *testing.T) {
 		names = append(names, strings.ToUpper(name))
 	}
 	if list := "enum command { REGISTER = 1, " + strings.Join(names[1:], ", ") + " };"; !strings.Contains(string(source), list) ||
-		command(len(names)) != commandRead {
+		command(len(names)) != commandForget {
 		t.Errorf("the helper's source has no %q", list)
 	}
 }

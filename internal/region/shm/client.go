@@ -17,6 +17,9 @@ import (
 type Client struct {
 	conn    *net.UnixConn
 	regions map[uint32]memory
+	// files are those of regions that come and go, asked those that the host was asked for and has not answered yet.
+	files map[uint32]memory
+	asked []uint32
 }
 
 // memory is a region: mapped, or read by system calls.
@@ -38,7 +41,7 @@ func Open(ctx context.Context, path string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the regions at %q: %w", path, err)
 	}
-	c := &Client{conn: conn.(*net.UnixConn), regions: map[uint32]memory{}}
+	c := &Client{conn: conn.(*net.UnixConn), regions: map[uint32]memory{}, files: map[uint32]memory{}}
 	if err := c.take(ctx, o); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("opening the regions at %q: %w", path, err)
@@ -47,62 +50,71 @@ func Open(ctx context.Context, path string, o Options) (*Client, error) {
 }
 
 func (c *Client) take(ctx context.Context, o Options) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := c.conn.SetReadDeadline(deadline); err != nil {
-			return err
-		}
-	}
-	b := make([]byte, headerBytes+4*maxRegions)
-	rights := make([]byte, unix.CmsgSpace(4*maxRegions))
-	n, m, _, _, err := c.conn.ReadMsgUnix(b, rights)
-	if err != nil {
-		return err
-	}
-	files, err := filesOf(rights[:m])
+	body, count, files, err := c.receive(ctx, magic, 4)
 	for _, f := range files {
 		defer f.Close()
 	}
 	if err != nil {
 		return err
 	}
-	ids, err := parse(b[:n])
-	if err != nil {
-		return err
-	}
-	if len(ids) != len(files) {
-		return fmt.Errorf("%w: %d regions with %d descriptors", region.ErrDamaged, len(ids), len(files))
-	}
-	for i, f := range files {
-		if _, twice := c.regions[ids[i]]; twice {
-			return fmt.Errorf("%w: region %d is there twice", region.ErrDamaged, ids[i])
+	for i := range count {
+		id := binary.LittleEndian.Uint32(body[4*i:])
+		if _, twice := c.regions[id]; twice {
+			return fmt.Errorf("%w: region %d is there twice", region.ErrDamaged, id)
 		}
-		if c.regions[ids[i]], err = openMap(f, o); err != nil {
-			return fmt.Errorf("region %d: %w", ids[i], err)
+		if c.regions[id], err = openMap(files[i], o); err != nil {
+			return fmt.Errorf("region %d: %w", id, err)
 		}
 	}
 	return nil
 }
 
-// parse reads the message without its descriptors.
-func parse(b []byte) ([]uint32, error) {
+// receive takes a message of count entries of a size, with a descriptor for each.
+func (c *Client) receive(ctx context.Context, magic string, size int) (body []byte, count uint32, files []*os.File, err error) {
+	deadline, _ := ctx.Deadline()
+	if err := c.conn.SetReadDeadline(deadline); err != nil {
+		return nil, 0, nil, err
+	}
+	b := make([]byte, headerBytes+size*maxRegions)
+	rights := make([]byte, unix.CmsgSpace(4*maxRegions))
+	n, m, _, _, err := c.conn.ReadMsgUnix(b, rights)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	if files, err = filesOf(rights[:m]); err != nil {
+		return nil, 0, files, err
+	}
+	if count, err = parse(b[:n], magic, size); err == nil && int(count) != len(files) {
+		err = fmt.Errorf("%w: %d regions with %d descriptors", region.ErrDamaged, count, len(files))
+	}
+	return b[headerBytes:n], count, files, err
+}
+
+// parse reads a message of entries of a size, without its descriptors.
+func parse(b []byte, magic string, size int) (count uint32, err error) {
+	if count, err = parseHead(b, magic); err != nil {
+		return 0, err
+	}
+	if uint64(len(b)) != headerBytes+uint64(size)*uint64(count) {
+		return 0, fmt.Errorf("%w: %d regions in %d bytes", region.ErrDamaged, count, len(b))
+	}
+	return count, nil
+}
+
+func parseHead(b []byte, magic string) (count uint32, err error) {
 	if len(b) < headerBytes || string(b[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: the answer begins with %q", region.ErrNotRegion, b[:min(len(b), len(magic))])
+		return 0, fmt.Errorf("%w: the message begins with %q", region.ErrNotRegion, b[:min(len(b), len(magic))])
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
-		return nil, fmt.Errorf("%w: version %d, want %d", region.ErrVersion, v, version)
+		return 0, fmt.Errorf("%w: version %d, want %d", region.ErrVersion, v, version)
 	}
-	count := binary.LittleEndian.Uint32(b[12:])
-	if uint64(len(b)) != headerBytes+4*uint64(count) {
-		return nil, fmt.Errorf("%w: %d regions in %d bytes", region.ErrDamaged, count, len(b))
-	}
-	ids := make([]uint32, count)
-	for i := range ids {
-		ids[i] = binary.LittleEndian.Uint32(b[headerBytes+4*i:])
-	}
-	return ids, nil
+	return binary.LittleEndian.Uint32(b[12:]), nil
 }
 
 func filesOf(rights []byte) (files []*os.File, err error) {
+	if len(rights) == 0 {
+		return nil, nil
+	}
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", region.ErrDamaged, err)
@@ -136,6 +148,9 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 		}
 		m := c.regions[r.Region]
 		if m == nil {
+			m = c.files[r.Region]
+		}
+		if m == nil {
 			return fmt.Errorf("region %d: %w", r.Region, region.ErrGone)
 		}
 		if err := m.read(r.Offset, r.Into); err != nil {
@@ -148,9 +163,11 @@ func (c *Client) ReadAll(ctx context.Context, reads []region.Read) error {
 // Close unmaps the regions.
 func (c *Client) Close() error {
 	errs := []error{c.conn.Close()}
-	for _, m := range c.regions {
-		if m != nil {
-			errs = append(errs, m.close())
+	for _, all := range []map[uint32]memory{c.regions, c.files} {
+		for _, m := range all {
+			if m != nil {
+				errs = append(errs, m.close())
+			}
 		}
 	}
 	return errors.Join(errs...)

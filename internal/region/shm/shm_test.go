@@ -18,7 +18,9 @@ import (
 )
 
 // offer serves a region of two pages at a socket until the test ends, and answers its memory.
-func offer(t testing.TB) (path string, memory []byte, stop func()) {
+func offer(t testing.TB) (path string, memory []byte, stop func()) { return offerWith(t, nil) }
+
+func offerWith(t testing.TB, parts Parts) (path string, memory []byte, stop func()) {
 	t.Helper()
 	pages, err := kernel.NewPages("region_test", 8192)
 	if err != nil {
@@ -37,7 +39,7 @@ func offer(t testing.TB) (path string, memory []byte, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewServer(l, []uint32{5}, []*os.File{file}, slog.New(slog.DiscardHandler))
+	s, err := NewServer(l, []uint32{5}, []*os.File{file}, parts, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +179,11 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(magic + "\x01\x00\x00\x00\x01\x00\x00\x00\x07\x00\x00\x00"))
 	f.Add([]byte(magic + "\x01\x00\x00\x00\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ids, err := parse(b)
-		if err == nil && len(b) != headerBytes+4*len(ids) {
-			t.Errorf("%d regions in %d bytes", len(ids), len(b))
+		for _, size := range []int{4, fileReplyBytes} {
+			count, err := parse(b, magic, size)
+			if err == nil && len(b) != headerBytes+size*int(count) {
+				t.Errorf("%d regions in %d bytes", count, len(b))
+			}
 		}
 	})
 }

@@ -42,6 +42,9 @@ type Options struct {
 	Logger *slog.Logger
 	// BytesPerSecond is what one connection may read (default BytesPerSecond).
 	BytesPerSecond int
+	// Files lets use copy from a region that is none of those that are always there, and tells whether there is one of this id.
+	// use does not keep the memory.
+	Files func(id uint32, use func(memory []byte)) bool
 	// Connector makes connections by another transport; nil for none.
 	Connector Connector
 }
@@ -264,22 +267,33 @@ func (s *Server) read(c *connection, q *request) error {
 	}
 	b := r.append(c.buffer[:0])
 	for i, w := range q.reads {
-		memory, known := s.regions[w.region]
+		var err error
+		known := s.use(w.region, func(memory []byte) {
+			var part []byte
+			if part, err = region.Part(memory, w.offset, int(w.length)); err == nil {
+				at := len(b)
+				b = b[:at+len(part)]
+				err = region.Copy(b[at:], part)
+			}
+		})
 		if !known {
 			return s.refuse(c, q, reply{status: statusRegion, sequence: q.sequence, read: uint32(i)})
 		}
-		part, err := region.Part(memory, w.offset, int(w.length))
 		if err != nil {
 			return s.refuse(c, q, reply{status: statusBounds, sequence: q.sequence, read: uint32(i)})
-		}
-		at := len(b)
-		b = b[:at+len(part)]
-		if err := region.Copy(b[at:], part); err != nil {
-			return err
 		}
 	}
 	s.replies[statusOK].Add(1)
 	return c.write(append(b, mac(c.secret, "reply", c.challenge[:], q.nonce[:], b)...))
+}
+
+// use lets use copy from a region; false where there is none of this id.
+func (s *Server) use(id uint32, use func(memory []byte)) bool {
+	if memory, known := s.regions[id]; known {
+		use(memory)
+		return true
+	}
+	return s.options.Files != nil && s.options.Files(id, use)
 }
 
 // refuse answers without data; q is nil where the request was not authentic: the reply is not, either.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -399,5 +400,42 @@ func BenchmarkReads(b *testing.B) {
 		} else if err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestFiles: regions that come and go are read as the others, and one that is gone says so and ends nothing.
+func TestFiles(t *testing.T) {
+	var gone atomic.Bool
+	_, address := serve(t, Options{Files: func(id uint32, use func([]byte)) bool {
+		if id != region.FirstFileID || gone.Load() {
+			return false
+		}
+		use(regionOf(64))
+		return true
+	}})
+	c := dial(t, address, key)
+	into, always := make([]byte, 16), make([]byte, 8)
+	both := []region.Read{{Region: region.FirstFileID, Offset: 80, Into: into}, {Region: 0, Offset: 24, Into: always}}
+	if err := c.ReadAll(t.Context(), both); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(into, regionOf(64)[80:96]) || !bytes.Equal(always, regionOf(64)[24:32]) {
+		t.Errorf("%x, %x", into, always)
+	}
+	for _, one := range []struct {
+		id     uint32
+		offset uint64
+		want   error
+	}{{region.FirstFileID, 64 * 8, region.ErrBounds}, {region.FirstFileID + 1, 0, region.ErrGone}} {
+		if err := c.Read(t.Context(), one.id, one.offset, into); !errors.Is(err, one.want) {
+			t.Errorf("region %d at %d: %v, want %v", one.id, one.offset, err, one.want)
+		}
+	}
+	gone.Store(true)
+	if err := c.ReadAll(t.Context(), both); !errors.Is(err, region.ErrGone) || c.Alive() != nil {
+		t.Errorf("a file that is gone: %v, %v", err, c.Alive())
+	}
+	if err := c.ReadAll(t.Context(), both[1:]); err != nil {
+		t.Errorf("and then: %v", err)
 	}
 }
