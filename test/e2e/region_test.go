@@ -28,20 +28,24 @@ type collectedHost struct {
 	Edges      []collected `json:"edges"`
 	Disks      []collected `json:"disks"`
 	Endpoints  []collected `json:"endpoints"`
+	// ApplicationsWhy is why applications' own metrics are not there.
+	ApplicationsWhy string `json:"applications_why"`
 }
 
 type collected struct {
-	Name       string             `json:"name"`
-	Owner      string             `json:"owner"`
-	Peer       string             `json:"peer"`
-	Side       string             `json:"side"`
-	Service    string             `json:"service"`
-	Device     string             `json:"device"`
-	Protocol   string             `json:"protocol"`
-	Endpoint   string             `json:"endpoint"`
-	Status     string             `json:"status"`
-	Metrics    map[string]float64 `json:"metrics"`
-	Histograms map[string]struct {
+	Name     string             `json:"name"`
+	Owner    string             `json:"owner"`
+	Peer     string             `json:"peer"`
+	Side     string             `json:"side"`
+	Service  string             `json:"service"`
+	Device   string             `json:"device"`
+	Protocol string             `json:"protocol"`
+	Endpoint string             `json:"endpoint"`
+	Status   string             `json:"status"`
+	Metrics  map[string]float64 `json:"metrics"`
+	// Applications are metrics that its processes have defined themselves.
+	Applications map[string]float64 `json:"applications"`
+	Histograms   map[string]struct {
 		Count      float64 `json:"count"`
 		SumSeconds float64 `json:"sum_seconds"`
 	} `json:"histograms"`

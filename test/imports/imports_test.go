@@ -108,8 +108,10 @@ var allowed = map[string]map[string]string{
 		"internal/kernel/region":   "and those to whom the kernel answers",
 		"internal/region/readwire": "with keys of packets",
 	},
-	"internal/region":        {"internal/model": "metrics of the registry, histograms"},
-	"internal/region/shm":    {"internal/region": "the reader that it implements", "internal/model": "what was refused"},
+	"internal/region": {"internal/model": "metrics of the registry, histograms",
+		"internal/appmetrics": "what a value of an application is, and how its metrics may be called"},
+	"internal/region/shm": {"internal/region": "the reader that it implements", "internal/model": "what was refused",
+		"internal/appmetrics": "that the size of an application's file is sealed"},
 	"internal/region/credit": {"internal/region": "the reader that it bounds"},
 	"internal/disks":         {"internal/model": "entries of the kernel's table in, devices of containers out"},
 	"internal/pull": {

@@ -197,4 +197,31 @@ for i, numbers in figures(7, sorted(endpoints)).items():
     of = end.get(value(b, key["key.edge"]))
     if of:
         result["endpoints"].append({**of, "endpoint": text(b[at : at + key["key.name"].count]), "figures": numbers})
+
+
+def applications(region):
+    while True:  # until the list is the same before and after the values
+        listed = whole(region.id, 24)
+        assert listed[:8] == b"OSRAPPLS" and struct.unpack("<I", listed[8:12])[0] <= 1
+        values, sums = entries(listed, 44), []
+        for m in entries(listed, 56):
+            container, name, labels = (listed[a : a + n].decode() for a, n in struct.iter_unpack("<II", m[:24]))
+            ended, kind, fine = struct.unpack("<QBB", m[40:50])
+            start = ended / (1e9 if fine else 1) if kind == 1 else struct.unpack("<d", m[40:48])[0]
+            sums.append([container, name + ("{%s}" % labels if labels else ""), start, kind])
+        for f in entries(listed, 32):
+            id, size, first, n = struct.unpack("<IIII", f[:16])
+            own = [struct.unpack("<IIB", v[:9]) for v in values[first : first + n]]
+            for (at, metric, type), b in zip(own, read(*[(id, at, 8) for at, _, _ in own])):
+                sums[metric][2] += struct.unpack({1: "<Q", 2: "<q", 3: "<d"}[type], b)[0]
+        if read((region.id, 16, 8))[0] == listed[16:24]:
+            return sums
+
+
+ids = {string(c[:8]): string(c[8:16]) for c in entries(names, 32)}
+result["applications"] = {}
+for r in regions.values():
+    for container, series, n, kind in applications(r) if r.index == 8 else []:
+        if container in ids:
+            result["applications"].setdefault(ids[container], {})[series] = n
 json.dump(result, sys.stdout)

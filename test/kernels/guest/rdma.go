@@ -135,7 +135,12 @@ func agentByRDMA() (note string, err error) {
 	}); err != nil {
 		return "", err
 	}
-	note, err = compareStopped(agent, readings)
+	program, err := startProgram(readings)
+	if err != nil {
+		return "", err
+	}
+	defer program.end()
+	note, err = compareStopped(agent, program, readings)
 	if err != nil {
 		return note, err
 	}
@@ -147,6 +152,7 @@ type reading struct {
 	Transport, Why string
 	Late           bool
 	Edges          []json.RawMessage
+	Containers     []struct{ Applications map[string]float64 }
 }
 
 func nextReading(from *bufio.Reader) (r reading, err error) {
@@ -163,8 +169,8 @@ func nextReading(from *bufio.Reader) (r reading, err error) {
 
 // compareStopped stops the agent, and compares what RDMA and shared memory say of its maps. Its helper must not run
 // meanwhile.
-func compareStopped(agent *os.Process, readings *bufio.Reader) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+func compareStopped(agent *os.Process, program *program, readings *bufio.Reader) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	keys, err := region.ParseKeys([]byte(rdmaKeyText))
 	if err != nil {
@@ -185,6 +191,14 @@ func compareStopped(agent *os.Process, readings *bufio.Reader) (string, error) {
 		return "", err
 	}
 	defer writer.Close()
+	programs, err := rdma.Dial(ctx, rdmaRegions, keys[0], rdma.Options{Device: rdmaReader, Helper: rdmaWrites})
+	if err != nil {
+		return "", err
+	}
+	defer programs.Close()
+	if _, err := jobsOf(ctx, region.NewCollector(near)); err != nil { // which asks the agent for the file
+		return "", err
+	}
 	helper, err := servingHelper()
 	if err != nil {
 		return "", err
@@ -223,11 +237,15 @@ func compareStopped(agent *os.Process, readings *bufio.Reader) (string, error) {
 	if err := writeIsRefused(ctx, near, writer); err != nil {
 		return "", err
 	}
+	counted, err := program.compare(ctx, near, far, programs)
+	if err != nil {
+		return "", fmt.Errorf("a C program: %w", err)
+	}
 	after, err := switches(helper)
 	if err == nil && before != after {
 		err = fmt.Errorf("the helper ran while the agent's maps were read: %s, then %s", before, after)
 	}
-	return fmt.Sprintf("%d words equal of %d; the helper meanwhile: %s", still, words, after), err
+	return fmt.Sprintf("%d words equal of %d; %s; the helper meanwhile: %s", still, words, counted, after), err
 }
 
 // compareBytes holds that each word of the first part of each region that did not change is the same by both readers.
