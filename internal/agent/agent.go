@@ -234,7 +234,7 @@ type Agent struct {
 	sinks       []*queue
 	failures    *failures
 	// last is when the kernel was read for the newest frame. containersChanged: a control group of a container has begun
-	// or ended since; changed has a value when it has become true.
+	// or ended since, or a process with metrics begun; changed has a value when it has become true.
 	last              time.Time
 	containersChanged atomic.Bool
 	changed           chan struct{}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"outsight/internal/appmetrics"
 	"outsight/internal/model"
 )
 
@@ -67,7 +68,7 @@ func TestSnapshotsAloneWakeUp(t *testing.T) {
 		s := &refreshed{script: newScript()}
 		s.add("a", 7)
 		sources := s.sources()
-		sources.Files = s
+		sources.Files, sources.Applications = s, appmetrics.New(appmetrics.Options{ProcRoot: t.TempDir()})
 		a := New(sources, Options{Rarely: 30 * time.Second, Refreshed: true})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -91,6 +92,10 @@ func TestSnapshotsAloneWakeUp(t *testing.T) {
 		after(time.Second, awakeSteps+2)
 		after(29*time.Second, awakeSteps+2)
 		after(time.Second, awakeSteps+3)
+		after(10*time.Second, awakeSteps+3)
+		// A process has metrics of its own, which readers are to find.
+		s.events <- model.CgroupEvent{Kind: model.MetricsFile, ID: 7, Path: model.MetricsFilePrefix + "3"}
+		after(time.Second, awakeSteps+4)
 		stop()
 		<-ended
 	})

@@ -138,7 +138,7 @@ func newMaker(first *reading, before earlier) *maker {
 		groups: map[model.CgroupID]*groupState{}, edges: map[edgeID]*edgeState{},
 		goneGroups: map[model.CgroupID]gone[counters]{}, goneEdges: map[edgeID]gone[edgeSums]{},
 		goneApplications: map[runID]gone[applicationCounts]{},
-		entries: map[uint64]gone[model.KernelDisk]{}, disks: disks.New()}
+		entries:          map[uint64]gone[model.KernelDisk]{}, disks: disks.New()}
 	if before.known && !before.time.Before(began) {
 		began = first.At
 		for i := range first.Groups {

@@ -16,7 +16,7 @@ import (
 )
 
 // ApplicationsBytes is the size of the region that lists applications' own metrics.
-const ApplicationsBytes = 2 << 20
+const ApplicationsBytes = 1 << 20
 
 // Applications is what that region says.
 type Applications struct {

@@ -173,6 +173,8 @@ func TestApplicationsFromOutside(t *testing.T) {
 		return nil
 	})
 
+	eventually(t, func() error { return pulling.showsLoad(all[0]) })
+
 	// While the agent is stopped its readers on the host read on; by packets the others are there, and why these are not.
 	const done = "app_jobs_done_total"
 	first := until("of the spinning one", func(h collectedHost) bool {

@@ -196,7 +196,11 @@ func compareStopped(agent *os.Process, program *program, readings *bufio.Reader)
 		return "", err
 	}
 	defer programs.Close()
-	if _, err := jobsOf(ctx, region.NewCollector(near)); err != nil { // which asks the agent for the file
+	// The agent is asked for the file, and may take longer to answer than a reader waits at a time.
+	if err := within(rdmaSettled, make(chan struct{}), func() error {
+		_, err := jobsOf(ctx, region.NewCollector(near))
+		return err
+	}); err != nil {
 		return "", err
 	}
 	helper, err := servingHelper()
