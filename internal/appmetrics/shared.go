@@ -139,13 +139,13 @@ func (c *Collector) partOf(f *file) bool {
 	return true
 }
 
-// leave closes the file of a process that has ended, at once where nobody else was told of it. mu is held.
+// leave closes the file of a process that has ended, at once where nobody else is told of files. mu is held.
 func (c *Collector) leave(f *file) {
-	c.shared.changed = true
-	if f.part == nil {
+	if !c.o.Share {
 		c.release(f, f.group)
 		return
 	}
+	c.shared.changed = true
 	c.shared.leaving = append(c.shared.leaving, f)
 }
 

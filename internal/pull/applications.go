@@ -46,6 +46,10 @@ func (m *maker) baseApplications(first *reading) {
 // takeApplications adds what a reading says of applications' own metrics. A counter is the greatest that was read; a gauge
 // that no process has any more is not there.
 func (m *maker) takeApplications(r *reading) {
+	if m.applicationsKnown {
+		m.applicationsKnown = false
+		m.baseApplications(r)
+	}
 	for i := range r.Applications {
 		from := &r.Applications[i]
 		c := m.containers[r.Containers[from.Container].Container.ID]

@@ -85,6 +85,13 @@ func TestApplicationsOnlyGrow(t *testing.T) {
 	m = newMaker(applicationReading(20, "a", worldBegan, 100, 1), earlier{known: true, time: worldBegan.Add(time.Second)})
 	take("what is known", applicationReading(20, "a", worldBegan, 100, 1), 0, 1)
 	take("and grows", applicationReading(21, "a", worldBegan, 103, 1), 3, 1)
+	// And where they could not be read at first.
+	late := applicationReading(30, "a", worldBegan, -1, 0)
+	late.HasApplications = false
+	m = newMaker(late, earlier{known: true, time: worldBegan.Add(time.Second)})
+	take("not read at first", late, 0, 0)
+	take("and then known", applicationReading(31, "a", worldBegan, 100, 1), 0, 1)
+	take("and counted", applicationReading(32, "a", worldBegan, 104, 1), 4, 1)
 }
 
 // TestApplicationsInFrames: what is read is in the frame as an agent writes it.

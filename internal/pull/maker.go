@@ -39,6 +39,8 @@ type maker struct {
 	goneGroups       map[model.CgroupID]gone[counters]
 	goneEdges        map[edgeID]gone[edgeSums]
 	goneApplications map[runID]gone[applicationCounts]
+	// applicationsKnown says that what the first reading of applications has is counted already.
+	applicationsKnown bool
 	// entries are the entries of the kernel's table of disks, also those that are gone, and disks what containers did there.
 	entries map[uint64]gone[model.KernelDisk]
 	disks   *disks.Disks
@@ -156,7 +158,7 @@ func newMaker(first *reading, before earlier) *maker {
 			}
 		}
 		m.disks.Base(first.Disks)
-		m.baseApplications(first)
+		m.applicationsKnown = true
 	}
 	// An epoch of its own: another maker of the same life, before this process, has had other rows.
 	m.builder = frame.NewBuilder(began.Add(time.Duration(first.At.UnixNano() % int64(time.Millisecond))))
