@@ -18,8 +18,9 @@ const (
 	redisReadInterval = 10 * time.Millisecond
 	redisReadBytes    = 4 << 10
 	redisReadBudget   = 0.5 // percent
-	redisTurn         = time.Second
-	redisPairs        = 24
+	// Short turns next to each other: what a machine does besides changes from second to second.
+	redisTurn  = 400 * time.Millisecond
+	redisPairs = 240
 )
 
 // measureRegionRedis takes what redis-benchmark loses while the host's edges, its own among them, are read each 10 ms by

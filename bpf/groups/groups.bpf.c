@@ -20,6 +20,11 @@ extern void bpf_task_release(struct task_struct *task) __ksym;
 
 #define MAX_LEVELS 8 /* from a task's cgroup up to the container's */
 
+/* Limits that are none: as LONG_MAX of PAGE_COUNTER_MAX, RUNTIME_INF, and above PID_MAX_LIMIT. */
+#define MOST_MEMORY 0x7fffffffffffffffULL
+#define NO_QUOTA (~0ULL)
+#define MOST_THREADS (4ULL << 20)
+
 static __always_inline bool is_of(u64 state, u64 id)
 {
 	struct cgroup_subsys_state *css = (void *)state;
@@ -74,21 +79,36 @@ static __always_inline u64 find_state(u64 state, u64 id)
 	return 0;
 }
 
+/* A state of the v2 hierarchy. */
+static __always_inline bool is_unified(u64 state)
+{
+	u64 group = 0, root = 0;
+	u32 number = 1;
+
+	return !bpf_probe_read_kernel(&group, sizeof(group), FIELD_AT(state, struct cgroup_subsys_state, cgroup)) &&
+	       !bpf_probe_read_kernel(&root, sizeof(root), FIELD_AT(group, struct cgroup, root)) &&
+	       !bpf_probe_read_kernel(&number, sizeof(number), FIELD_AT(root, struct cgroup_root, hierarchy_id)) &&
+	       !number;
+}
+
 /* Puts a group into a slot, or nothing. Its value tells which controllers were found, a bit each. */
 SEC("syscall")
 int watch_group(struct watch_request *request)
 {
 	u32 slot = request->slot;
 	struct watched_group *w = bpf_map_lookup_elem(&watched_groups, &slot);
+	struct group_figures *f = bpf_map_lookup_elem(&figures_of_group, &slot);
 	u64 set = 0;
 	/* Each at a constant offset, as the verifier demands of a context. */
 	const u64 ids[CONTROLLERS] = {request->ids[0], request->ids[1], request->ids[2], request->ids[3]};
 	int found = 0;
 
-	if (!w)
+	if (!w || !f)
 		return -1;
 	for (int i = 0; i < CONTROLLERS; i++)
 		w->ids[i] = w->states[i] = 0;
+	for (int i = 0; i < PRESSURES; i++)
+		f->pressure_ns[i] = 0;
 	if (!request->pid)
 		return 0;
 	struct task_struct *task = bpf_task_from_pid(request->pid);
@@ -107,10 +127,14 @@ int watch_group(struct watch_request *request)
 	return found;
 }
 
-/* What is more than MAX_LEVELS below the root has none. */
-static __always_inline void read_memory_limit(struct group_details *d, u64 state)
+/*
+ * The group's own limit, as memory.max of v2 says, or the least of it and of those above it, as
+ * memory.stat of v1. What is more than MAX_LEVELS below the root has none.
+ */
+static __always_inline void read_memory_limit(struct group_figures *f, u64 state)
 {
-	u64 own = 0, least = ~0ULL;
+	bool unified = is_unified(state);
+	u64 least = ~0ULL;
 
 	for (int level = 0; level < MAX_LEVELS; level++) {
 		u64 pages = 0, parent = 0;
@@ -119,19 +143,16 @@ static __always_inline void read_memory_limit(struct group_details *d, u64 state
 		    bpf_probe_read_kernel(&parent, sizeof(parent),
 					  FIELD_AT(state, struct cgroup_subsys_state___tree, parent)))
 			return;
-		if (!level)
-			own = pages;
 		if (pages < least)
 			least = pages;
-		state = parent;
+		state = unified ? 0 : parent;
 		if (!state)
 			break;
 	}
 	if (state)
 		return;
-	d->memory_limit = own;
-	d->memory_limit_above = least;
-	d->known |= DETAIL_MEMORY_LIMIT;
+	f->memory_limit_bytes = least < MOST_MEMORY / page_bytes ? least * page_bytes : 0;
+	f->known |= FIGURE_MEMORY_LIMIT;
 }
 
 static __always_inline void read_memory(struct group_figures *f, struct group_details *d, u64 state,
@@ -150,9 +171,9 @@ static __always_inline void read_memory(struct group_figures *f, struct group_de
 		f->kills = kills;
 		f->known |= FIGURE_KILLS;
 	}
+	read_memory_limit(f, state);
 	if (!details)
 		return;
-	read_memory_limit(d, state);
 	u32 zero = 0;
 	struct stat_scratch *s = bpf_map_lookup_elem(&scratch, &zero);
 	if (!s || !read_exact_words(state, s))
@@ -177,11 +198,11 @@ static __always_inline void read_throttle(struct group_figures *f, u64 state)
 		return;
 	f->periods = periods;
 	f->throttled_periods = throttled;
-	f->throttled_ns = ns;
+	f->throttled_ns = is_unified(state) ? ns - ns % 1000 : ns;
 	f->known |= FIGURE_THROTTLE;
 }
 
-static __always_inline void read_quota(struct group_details *d, u64 state)
+static __always_inline void read_quota(struct group_figures *f, u64 state)
 {
 	u64 quota, period;
 
@@ -189,12 +210,12 @@ static __always_inline void read_quota(struct group_details *d, u64 state)
 	    bpf_probe_read_kernel(&quota, sizeof(quota), FIELD_AT(state, struct task_group, cfs_bandwidth.quota)) ||
 	    bpf_probe_read_kernel(&period, sizeof(period), FIELD_AT(state, struct task_group, cfs_bandwidth.period)))
 		return;
-	d->quota_ns = quota;
-	d->period_ns = period;
-	d->known |= DETAIL_QUOTA;
+	u64 quota_us = quota / 1000, period_us = period / 1000;
+	f->quota_microcores = quota == NO_QUOTA || !period_us ? 0 : (quota_us * 1000000 + period_us / 2) / period_us;
+	f->known |= FIGURE_QUOTA;
 }
 
-static __always_inline void read_threads(struct group_figures *f, struct group_details *d, u64 state)
+static __always_inline void read_threads(struct group_figures *f, u64 state)
 {
 	u64 threads, limit;
 
@@ -204,8 +225,8 @@ static __always_inline void read_threads(struct group_figures *f, struct group_d
 		f->known |= FIGURE_THREADS;
 	}
 	if (!bpf_probe_read_kernel(&limit, sizeof(limit), FIELD_AT(state, struct pids_cgroup, limit.counter))) {
-		d->threads_limit = limit;
-		d->known |= DETAIL_THREADS_LIMIT;
+		f->threads_limit = limit > MOST_THREADS ? 0 : limit;
+		f->known |= FIGURE_THREADS_LIMIT;
 	}
 }
 
@@ -223,33 +244,28 @@ static long read_group(u32 number, struct read_request *request)
 	f->tail = generation;
 	barrier();
 	f->known = 0;
-	d->known = 0;
 	u64 memory = w->states[CONTROLLER_MEMORY], cpu = w->states[CONTROLLER_CPU];
 	u64 pids = w->states[CONTROLLER_PIDS], unified = w->states[CONTROLLER_UNIFIED];
 	if (is_of(memory, w->ids[CONTROLLER_MEMORY])) {
 		read_memory(f, d, memory, request->details);
 		if (!is_of(memory, w->ids[CONTROLLER_MEMORY]))
-			f->known = d->known = 0;
+			f->known = 0;
 	}
 	if (is_of(cpu, w->ids[CONTROLLER_CPU])) {
 		read_throttle(f, cpu);
-		read_quota(d, cpu);
-		if (!is_of(cpu, w->ids[CONTROLLER_CPU])) {
-			f->known &= ~FIGURE_THROTTLE;
-			d->known &= ~DETAIL_QUOTA;
-		}
+		read_quota(f, cpu);
+		if (!is_of(cpu, w->ids[CONTROLLER_CPU]))
+			f->known &= ~(FIGURE_THROTTLE | FIGURE_QUOTA);
 	}
 	if (is_of(pids, w->ids[CONTROLLER_PIDS])) {
-		read_threads(f, d, pids);
-		if (!is_of(pids, w->ids[CONTROLLER_PIDS])) {
-			f->known &= ~FIGURE_THREADS;
-			d->known &= ~DETAIL_THREADS_LIMIT;
-		}
+		read_threads(f, pids);
+		if (!is_of(pids, w->ids[CONTROLLER_PIDS]))
+			f->known &= ~(FIGURE_THREADS | FIGURE_THREADS_LIMIT);
 	}
-	if (request->details && is_of(unified, w->ids[CONTROLLER_UNIFIED])) {
-		read_pressure(d, unified);
+	if (is_of(unified, w->ids[CONTROLLER_UNIFIED])) {
+		read_pressure(f, unified, request->details);
 		if (!is_of(unified, w->ids[CONTROLLER_UNIFIED]))
-			d->known &= ~DETAIL_PRESSURE;
+			f->known &= ~(FIGURE_PRESSURE | FIGURE_PRESSURE_NOW);
 	}
 	barrier();
 	f->head = generation;

@@ -23,20 +23,17 @@ enum group_controller {
 enum group_figure {
 	FIGURE_MEMORY = 1,
 	FIGURE_KILLS = 2,
-	FIGURE_STAT = 4,
+	FIGURE_STAT = 4, /* of group_details */
 	FIGURE_THROTTLE = 8,
 	FIGURE_THREADS = 16,
+	FIGURE_PRESSURE = 32,
+	FIGURE_MEMORY_LIMIT = 64,
+	FIGURE_QUOTA = 128,
+	FIGURE_THREADS_LIMIT = 256,
+	FIGURE_PRESSURE_NOW = 512, /* the pressure is up to date */
 };
 
-/* Which details are there. */
-enum group_detail {
-	DETAIL_PRESSURE = 1,
-	DETAIL_MEMORY_LIMIT = 2,
-	DETAIL_QUOTA = 4,
-	DETAIL_THREADS_LIMIT = 8,
-};
-
-/* Places in group_details.pressure_ns, as enum psi_states of the kernel has them. */
+/* Places in group_figures.pressure_ns, as enum psi_states of the kernel has them. */
 enum group_pressure {
 	PRESSURE_IO_SOME,
 	PRESSURE_IO_FULL,
@@ -48,10 +45,10 @@ enum group_pressure {
 };
 
 /*
- * What a group's files say. The writer writes tail, figures, head; a reader that finds head and
- * tail equal, having read upwards, has figures of one moment. It has no more than is read of many
- * groups at once from outside: what only the agent reads is in group_details, written between the
- * two as well.
+ * What a group's files say; a limit of 0 is none. The writer writes tail, figures, head; a reader
+ * that finds head and tail equal, having read upwards, has figures of one moment. It has no more
+ * than is read of many groups at once from outside: what only the agent reads is in group_details,
+ * written between the two as well.
  */
 struct group_figures {
 	u64 head;
@@ -63,18 +60,15 @@ struct group_figures {
 	u64 periods;
 	u64 throttled_periods;
 	u64 throttled_ns;
+	u64 pressure_ns[PRESSURES]; /* up to 2 s old without FIGURE_PRESSURE_NOW */
+	u64 memory_limit_bytes;
+	u64 quota_microcores;
+	u64 threads_limit;
 	u64 tail;
 };
 
 /* What only the agent reads of a group. */
 struct group_details {
-	u64 known; /* of enum group_detail */
-	u64 pressure_ns[PRESSURES];
-	u64 memory_limit;	/* in pages, of the group itself */
-	u64 memory_limit_above; /* the least of it and of those above it */
-	u64 quota_ns;		/* of CPU time, in each period */
-	u64 period_ns;
-	u64 threads_limit;
 	/* The counters behind memory.stat: its states, in pages or what they count, then its events. */
 	s64 words[STAT_WORDS];
 };

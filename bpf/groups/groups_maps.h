@@ -21,7 +21,6 @@ const volatile u64 jiffy_ns = 4000000;
 /* Keep the enumerations in the object for the reader. */
 const volatile enum group_figure group_figure_type;
 const volatile enum group_controller group_controller_type;
-const volatile enum group_detail group_detail_type;
 const volatile enum group_pressure group_pressure_type;
 
 struct {

@@ -71,31 +71,47 @@ static __always_inline u64 scheduler_clock(void)
 	return clock;
 }
 
-/* There is none where a CPU changes its state, or the kernel adds up, meanwhile. */
-static __always_inline void read_pressure(struct group_details *d, u64 state)
+/* Brings totals up to date. It fails where a CPU changes its state, or the kernel adds up, meanwhile. */
+static __always_inline bool add_since(u64 *totals, u64 psi)
 {
-	u64 group = state - bpf_core_field_offset(struct cgroup, self), psi = 0;
-	u64 totals[MAX_PSI_STATES] = {}, again[MAX_PSI_STATES] = {};
+	u64 again[MAX_PSI_STATES] = {};
 	struct pressure_walk w = {};
-	bool enabled = false;
 
-	if (!bpf_core_field_exists(struct cgroup___pressure, psi) ||
-	    !bpf_core_field_exists(struct sched_entity, cfs_rq) || cpus > MAX_PRESSURE_CPUS ||
-	    bpf_probe_read_kernel(&psi, sizeof(psi), FIELD_AT(group, struct cgroup___pressure, psi)) || !psi ||
-	    bpf_probe_read_kernel(&enabled, sizeof(enabled), FIELD_AT(psi, struct psi_group, enabled)) || !enabled ||
-	    bpf_probe_read_kernel(&w.percpu, sizeof(w.percpu), FIELD_AT(psi, struct psi_group, pcpu)) ||
-	    bpf_probe_read_kernel(totals, PRESSURES * sizeof(u64), FIELD_AT(psi, struct psi_group, total)))
-		return;
+	if (!bpf_core_field_exists(struct sched_entity, cfs_rq) || cpus > MAX_PRESSURE_CPUS ||
+	    bpf_probe_read_kernel(&w.percpu, sizeof(w.percpu), FIELD_AT(psi, struct psi_group, pcpu)))
+		return false;
 	w.now_ns = scheduler_clock();
 	bpf_loop(cpus, add_pressure, &w, 0);
 	if (w.failed || bpf_probe_read_kernel(again, PRESSURES * sizeof(u64), FIELD_AT(psi, struct psi_group, total)))
-		return;
-	for (int i = 0; i < PRESSURES; i++) {
+		return false;
+	for (int i = 0; i < PRESSURES; i++)
 		if (again[i] != totals[i])
-			return;
-		d->pressure_ns[i] = totals[i] + w.weighted[i] / (w.weights ? w.weights : 1);
+			return false;
+	for (int i = 0; i < PRESSURES; i++)
+		totals[i] += w.weighted[i] / (w.weights ? w.weights : 1);
+	return true;
+}
+
+/* In whole microseconds, as the files have it. What is not up to date is no less than was there before. */
+static __always_inline void read_pressure(struct group_figures *f, u64 state, bool now)
+{
+	u64 group = state - bpf_core_field_offset(struct cgroup, self), psi = 0;
+	u64 totals[MAX_PSI_STATES] = {};
+	bool enabled = false;
+
+	if (!bpf_core_field_exists(struct cgroup___pressure, psi) ||
+	    bpf_probe_read_kernel(&psi, sizeof(psi), FIELD_AT(group, struct cgroup___pressure, psi)) || !psi ||
+	    bpf_probe_read_kernel(&enabled, sizeof(enabled), FIELD_AT(psi, struct psi_group, enabled)) || !enabled ||
+	    bpf_probe_read_kernel(totals, PRESSURES * sizeof(u64), FIELD_AT(psi, struct psi_group, total)))
+		return;
+	now = now && add_since(totals, psi);
+	for (int i = 0; i < PRESSURES; i++) {
+		u64 told = totals[i] - totals[i] % 1000;
+
+		if (now || told > f->pressure_ns[i])
+			f->pressure_ns[i] = told;
 	}
-	d->known |= DETAIL_PRESSURE;
+	f->known |= now ? FIGURE_PRESSURE | FIGURE_PRESSURE_NOW : FIGURE_PRESSURE;
 }
 
 #endif

@@ -70,11 +70,12 @@ func (f *Files) checkFigures(c *model.Container, g *groupFiles) {
 		func() (uint64, error) { return f.value(c, g, pidsCurrent) })
 	checkFigure(f, g, killsFigure, func(of *model.GroupFigures) uint64 { return of.Kills },
 		func() (uint64, error) { return f.killsInFile(c, g) })
-	checkFigure(f, g, throttleFigure, f.throttle,
+	checkFigure(f, g, throttleFigure, func(of *model.GroupFigures) model.ThrottleCounters { return of.Throttle },
 		func() (model.ThrottleCounters, error) { return f.throttlingInFile(c, g) })
-	checkFigure(f, g, pressureFigure, pressure,
+	checkFigure(f, g, pressureFigure, func(of *model.GroupFigures) model.PressureCounters { return of.Pressure },
 		func() (model.PressureCounters, error) { return f.pressureInFiles(c, g) })
-	checkFigure(f, g, memoryLimitFigure, f.memoryLimit, func() (uint64, error) { return f.memoryLimitInFile(c, g) })
+	checkFigure(f, g, memoryLimitFigure, func(of *model.GroupFigures) uint64 { return of.MemoryLimit },
+		func() (uint64, error) { return f.memoryLimitInFile(c, g) })
 	checkFigure(f, g, quotaFigure, func(of *model.GroupFigures) float64 { return of.QuotaCores },
 		func() (float64, error) { return f.quota(c, g) })
 	checkFigure(f, g, threadsLimitFigure, func(of *model.GroupFigures) uint64 { return of.ThreadsLimit },

@@ -129,8 +129,9 @@ func (f *Files) FigureSlot(container string) (slot uint32, watched bool) {
 	return found.(uint32), true
 }
 
-// figureBits are those of enum group_figure of bpf/groups/groups.h; what is read by the agent alone has none.
-var figureBits = [figureKinds]uint32{memoryFigure: 1, killsFigure: 2, statFigure: 4, throttleFigure: 8, threadsFigure: 16}
+// figureBits are those of enum group_figure of bpf/groups/groups.h.
+var figureBits = [figureKinds]uint32{memoryFigure: 1, killsFigure: 2, statFigure: 4, throttleFigure: 8, threadsFigure: 16,
+	pressureFigure: 32, memoryLimitFigure: 64, quotaFigure: 128, threadsLimitFigure: 256}
 
 // TrustedFigures are the bits (enum group_figure of bpf/groups/groups.h) of the figures that were found to equal the
 // files. It may be called by anybody.
@@ -187,29 +188,4 @@ func hasFigure(of *model.GroupFigures, which figure) bool {
 		return of.HasThreadsLimit
 	}
 	return of.HasThreads
-}
-
-// throttle is what cpu.stat says: of v2 in whole microseconds.
-func (f *Files) throttle(of *model.GroupFigures) model.ThrottleCounters {
-	t := of.Throttle
-	if f.sources[cpuStat].v2 {
-		t.ThrottledNS -= t.ThrottledNS % 1000
-	}
-	return t
-}
-
-// pressure is what the pressure files say: whole microseconds.
-func pressure(of *model.GroupFigures) model.PressureCounters {
-	whole := func(p model.Pressure) model.Pressure {
-		return model.Pressure{WaitingNS: p.WaitingNS - p.WaitingNS%1000, StalledNS: p.StalledNS - p.StalledNS%1000, Known: p.Known}
-	}
-	return model.PressureCounters{CPU: whole(of.Pressure.CPU), Memory: whole(of.Pressure.Memory), IO: whole(of.Pressure.IO)}
-}
-
-// memoryLimit is what memory.max of v2 says, or memory.stat of v1.
-func (f *Files) memoryLimit(of *model.GroupFigures) uint64 {
-	if f.sources[memoryStatFile].v2 {
-		return of.MemoryLimit
-	}
-	return of.MemoryLimitAbove
 }

@@ -37,7 +37,7 @@ func noPressure(l *Layout, procRoot string) string {
 func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
 	all := &g.last.pressure
 	if f.use(g, pressureFigure) {
-		read := pressure(&g.kernel.figures)
+		read := g.kernel.figures.Pressure
 		for _, file := range pressureFiles {
 			*file.of(all) = grown(*file.of(all), *file.of(&read))
 		}

@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"outsight/internal/model"
 )
@@ -56,7 +57,7 @@ func (f *Files) memory(c *model.Container, g *groupFiles, m *model.MemorySample)
 	m.WorkingSetBytes = m.UsageBytes - min(m.UsageBytes, stat.inactiveFile)
 	switch {
 	case f.use(g, memoryLimitFigure):
-		m.LimitBytes = f.memoryLimit(&g.kernel.figures)
+		m.LimitBytes = g.kernel.figures.MemoryLimit
 	case !v2:
 		m.LimitBytes = stat.limit
 	case g.readsLimits(f.turn):
@@ -123,7 +124,7 @@ func (f *Files) readKills(c *model.Container, g *groupFiles, m *model.MemorySamp
 	return nil
 }
 
-// memoryLimitInFile is what f.memoryLimit is compared with.
+// memoryLimitInFile is what the kernel program's limit is compared with.
 func (f *Files) memoryLimitInFile(c *model.Container, g *groupFiles) (uint64, error) {
 	if f.sources[memoryStatFile].v2 {
 		return f.value(c, g, memoryLimit)
@@ -160,7 +161,7 @@ func (f *Files) readThrottle(c *model.Container, g *groupFiles) error {
 	var t model.ThrottleCounters
 	var err error
 	if inKernel {
-		t = f.throttle(&g.kernel.figures)
+		t = g.kernel.figures.Throttle
 	} else {
 		t, err = f.throttlingInFile(c, g)
 	}
@@ -194,7 +195,7 @@ func (f *Files) throttlingInFile(c *model.Container, g *groupFiles) (model.Throt
 	return t, nil
 }
 
-// quota is the container's own limit in cores, 0 where it has none.
+// quota is the container's own limit in cores, in whole model.Microcores as the kernel program has it; 0 where it has none.
 func (f *Files) quota(c *model.Container, g *groupFiles) (float64, error) {
 	text, err := f.text(c, g, cpuQuota)
 	if errors.Is(err, errAbsent) {
@@ -215,7 +216,7 @@ func (f *Files) quota(c *model.Container, g *groupFiles) (float64, error) {
 	if period == 0 {
 		return 0, nil
 	}
-	return float64(quota) / float64(period), nil
+	return math.Round(float64(quota)*model.Microcores/float64(period)) / model.Microcores, nil
 }
 
 func (f *Files) readThreads(c *model.Container, g *groupFiles) error {

@@ -20,14 +20,14 @@ type GroupFigures struct {
 	Throttle ThrottleCounters
 	// Stat are the counters behind memory.stat, in the kernel's own order and units: exact, which the file need not be.
 	Stat StatWords
-	// Pressure is what the files would say if they were read, to the nanosecond. It may fall a little: the kernel weights
+	// Pressure is what the files would say if they were read. It may fall a little: the kernel weights
 	// CPUs by what they did between two readings.
 	Pressure PressureCounters
-	// MemoryLimit is the group's own, MemoryLimitAbove the least of it and of those of the groups above it, in bytes; 0 is
-	// none, as with the other limits.
-	MemoryLimit, MemoryLimitAbove uint64
-	QuotaCores                    float64
-	ThreadsLimit                  uint64
+	// MemoryLimit in bytes is what memory.max of v2 says, or memory.stat of v1. 0 is none, as with the other limits.
+	MemoryLimit uint64
+	// QuotaCores is in whole Microcores.
+	QuotaCores   float64
+	ThreadsLimit uint64
 }
 
 // StatWords are counters of the kernel whose meaning is to be found out.

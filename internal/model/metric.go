@@ -100,6 +100,9 @@ func (m *Metric) Per() float64 {
 // Nanoseconds is for columns in nanoseconds of metrics in seconds.
 const Nanoseconds = 1e9
 
+// Microcores are so many to a core.
+const Microcores = 1e6
+
 // Metric is what the row says of the metric.
 func (r *Row[T]) Metric(of Entity) Metric {
 	labels := slices.Clone(r.Labels)

@@ -15,12 +15,22 @@ type counters struct {
 }
 
 // levels are the figures of a container that its host keeps as a whole.
-type levels struct{ Memory, Kills, Threads, Periods, ThrottledPeriods, ThrottledNS level }
+type levels struct {
+	Memory, Kills, Threads, Periods, ThrottledPeriods, ThrottledNS level
+	// Pressures are those of CPU, memory and disks: waiting, then stalled. Of the limits 0 is none; Quota is in microcores.
+	Pressures                        [3][2]level
+	MemoryLimit, Quota, ThreadsLimit level
+}
 
 // level is a figure that may not be known.
 type level struct {
 	N     uint64
 	Known bool
+}
+
+// pressureOf are a place in levels.Pressures.
+func pressureOf(resource, how int) func(*levels) *level {
+	return func(l *levels) *level { return &l.Pressures[resource][how] }
 }
 
 // The numbers of a control group, of a container and of an edge by the column of the registry. Whichever a host's regions
@@ -48,12 +58,18 @@ var (
 		"run_queue": func(c *counters) **model.Histogram { return &c.CPU.RunQueue },
 	}
 	containerLevels = map[string]func(*levels) *level{
-		"memory_usage":      func(l *levels) *level { return &l.Memory },
-		"oom_kills":         func(l *levels) *level { return &l.Kills },
-		"threads":           func(l *levels) *level { return &l.Threads },
-		"throttle_periods":  func(l *levels) *level { return &l.Periods },
-		"throttled_periods": func(l *levels) *level { return &l.ThrottledPeriods },
-		"throttled":         func(l *levels) *level { return &l.ThrottledNS },
+		"memory_usage":         func(l *levels) *level { return &l.Memory },
+		"oom_kills":            func(l *levels) *level { return &l.Kills },
+		"threads":              func(l *levels) *level { return &l.Threads },
+		"throttle_periods":     func(l *levels) *level { return &l.Periods },
+		"throttled_periods":    func(l *levels) *level { return &l.ThrottledPeriods },
+		"throttled":            func(l *levels) *level { return &l.ThrottledNS },
+		"memory_limit":         func(l *levels) *level { return &l.MemoryLimit },
+		"cpu_quota":            func(l *levels) *level { return &l.Quota },
+		"threads_limit":        func(l *levels) *level { return &l.ThreadsLimit },
+		"pressure_cpu_waiting": pressureOf(0, 0), "pressure_cpu_stalled": pressureOf(0, 1),
+		"pressure_memory_waiting": pressureOf(1, 0), "pressure_memory_stalled": pressureOf(1, 1),
+		"pressure_io_waiting": pressureOf(2, 0), "pressure_io_stalled": pressureOf(2, 1),
 	}
 	edgeCounts = map[string]func(*model.EdgeCounters) *uint64{
 		"one_way":                 func(c *model.EdgeCounters) *uint64 { return &c.OneWay },

@@ -272,8 +272,14 @@ func (m *maker) containerOf(id model.CgroupID) *model.Container {
 
 // raise makes the counters among levels no less than they were.
 func (l *levels) raise(was *levels) {
-	for _, pair := range [...][2]*level{{&l.Kills, &was.Kills}, {&l.Periods, &was.Periods},
-		{&l.ThrottledPeriods, &was.ThrottledPeriods}, {&l.ThrottledNS, &was.ThrottledNS}} {
+	pairs := [][2]*level{{&l.Kills, &was.Kills}, {&l.Periods, &was.Periods},
+		{&l.ThrottledPeriods, &was.ThrottledPeriods}, {&l.ThrottledNS, &was.ThrottledNS}}
+	for i := range l.Pressures {
+		for how := range l.Pressures[i] {
+			pairs = append(pairs, [2]*level{&l.Pressures[i][how], &was.Pressures[i][how]})
+		}
+	}
+	for _, pair := range pairs {
 		if now, before := pair[0], pair[1]; now.Known && before.Known {
 			now.N = max(now.N, before.N)
 		}
@@ -347,13 +353,21 @@ func (m *maker) sums() map[string]*counters {
 
 func sampleOf(c *containerState, sum *counters) model.ContainerSample {
 	s := model.ContainerSample{Container: c.container, CPU: &sum.CPU, Files: &sum.Files, Reclaim: &sum.Reclaim,
-		Processes: &model.ProcessCounters{TaskCounters: sum.Tasks, Threads: c.levels.Threads.N}}
+		Processes: &model.ProcessCounters{TaskCounters: sum.Tasks, Threads: c.levels.Threads.N,
+			ThreadsLimit: c.levels.ThreadsLimit.N}}
 	if l := &c.levels; l.Memory.Known || l.Kills.Known {
-		s.Memory = &model.MemorySample{UsageBytes: l.Memory.N, OOMKills: l.Kills.N}
+		s.Memory = &model.MemorySample{UsageBytes: l.Memory.N, OOMKills: l.Kills.N, LimitBytes: l.MemoryLimit.N}
 	}
 	if l := &c.levels; l.Periods.Known {
 		s.Throttle = &model.ThrottleCounters{Periods: l.Periods.N, ThrottledPeriods: l.ThrottledPeriods.N,
-			ThrottledNS: l.ThrottledNS.N}
+			ThrottledNS: l.ThrottledNS.N, QuotaCores: float64(l.Quota.N) / model.Microcores}
+	}
+	pressure := func(of [2]level) model.Pressure {
+		return model.Pressure{WaitingNS: of[0].N, StalledNS: of[1].N, Known: of[0].Known}
+	}
+	if l := &c.levels; l.Pressures[0][0].Known {
+		s.Pressure = &model.PressureCounters{CPU: pressure(l.Pressures[0]), Memory: pressure(l.Pressures[1]),
+			IO: pressure(l.Pressures[2])}
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -50,6 +51,10 @@ func checkFilled[T any](t *testing.T, rows []model.Row[T], of *T, want map[strin
 			switch {
 			case c.Count != nil:
 				got, ok = c.Count(of)
+			case c.Value != nil: // the quota
+				var value float64
+				value, ok = c.Value(of)
+				got = uint64(math.Round(value * model.Microcores))
 			case c.Histogram != nil:
 				var h *model.Histogram
 				if h, ok = c.Histogram(of); h != nil {

@@ -30,6 +30,8 @@ type use struct {
 	// refers is a map, via a field that has the index there.
 	refers, via string
 	mask        uint32
+	// per is how many of the field's unit are one of its metric's, where the column is no count.
+	per uint64
 	// text says that the bytes of the field are text.
 	text bool
 }
@@ -124,7 +126,17 @@ var usages = map[string]usage{
 		"periods":           figure(RoleCounter, "throttle_periods", 8),
 		"throttled_periods": figure(RoleCounter, "throttled_periods", 8),
 		"throttled_ns":      figure(RoleCounter, "throttled", 8),
-		"threads":           figure(RoleGauge, "threads", 16)}},
+		"threads":           figure(RoleGauge, "threads", 16),
+		"pressure_ns.0":     figure(RoleCounter, "pressure_io_waiting", 32),
+		"pressure_ns.1":     figure(RoleCounter, "pressure_io_stalled", 32),
+		"pressure_ns.2":     figure(RoleCounter, "pressure_memory_waiting", 32),
+		"pressure_ns.3":     figure(RoleCounter, "pressure_memory_stalled", 32),
+		"pressure_ns.4":     figure(RoleCounter, "pressure_cpu_waiting", 32),
+		"pressure_ns.5":     figure(RoleCounter, "pressure_cpu_stalled", 32),
+		// 0 is no limit.
+		"memory_limit_bytes": figure(RoleGauge, "memory_limit", 64),
+		"quota_microcores":   {role: RoleGauge, column: "cpu_quota", mask: 128, per: model.Microcores},
+		"threads_limit":      figure(RoleGauge, "threads_limit", 256)}},
 	"edges": {index: IndexEdge, of: model.OfEdge, fields: map[string]use{
 		"used": owner, "generation": {role: RoleGeneration},
 		"key.owner": key, "key.peer": key, "key.service": key, "key.client": key, "key.far": key, "key.process": key,
@@ -323,6 +335,9 @@ func (b *builder) describe(f *Field, as use, all []Field, of model.Entity) error
 	var err error
 	if f.Metric, err = b.metric(of, as.column); err != nil {
 		return err
+	}
+	if as.per != 0 {
+		b.metrics[f.Metric].Per = as.per
 	}
 	f.ServerMetric = f.Metric
 	switch as.server {

@@ -13,6 +13,7 @@ import (
 // TestClockDevice compares a guest's clock with the PTP clock of an emulated network card: tests of internal/hostclock,
 // and an agent, a probe and a reflector with --clock-device.
 func TestClockDevice(t *testing.T) {
+	t.Parallel()
 	kernel, err := all[len(all)-1].kernel(imageDir)
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ const (
 // with both halves, through a published port and masquerading, and through a router that translates both ends.
 // The kernels are the newest ones, which stamp packets at uplinks, too; OUTSIGHT_KERNEL=6.1 has those that do not.
 func TestTwoHosts(t *testing.T) {
+	t.Parallel()
 	of := all[len(all)-1]
 	if i := slices.IndexFunc(all[:], func(s series) bool { return s.name == os.Getenv("OUTSIGHT_KERNEL") }); i >= 0 && !all[i].withoutEdges {
 		of = all[i]

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // series is one of Debian's kernels that is still in use somewhere.
@@ -53,8 +54,13 @@ type kernel struct {
 // errUnusable: the package is there, and is not what this program can unpack.
 var errUnusable = errors.New("the package cannot be used")
 
+// fetching is held while a kernel is looked for: apt is one at a time.
+var fetching sync.Mutex
+
 // kernel is the series' newest one. It is fetched once.
 func (s series) kernel(dir string) (kernel, error) {
+	fetching.Lock()
+	defer fetching.Unlock()
 	dir, err := filepath.Abs(dir) // apt-get downloads into its working directory
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)

@@ -24,6 +24,7 @@ import (
 const imageDir = "../../bin/kernels"
 
 func TestKernels(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		t.Fatalf("%v: install it with scripts/install kernels", err)
 	}
@@ -44,14 +45,13 @@ func TestKernels(t *testing.T) {
 				continue
 			}
 			t.Run(s.name, func(t *testing.T) {
+				t.Parallel() // each takes one of the host's CPUs
 				kernel, err := s.kernel(imageDir)
 				if err != nil && s.optional && !errors.Is(err, errUnusable) {
 					t.Skipf("no kernel %s to be had: %v", s.name, err)
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				// Each takes one of the host's CPUs. apt is one at a time.
-				t.Parallel()
 				files := maps.Clone(basic)
 				if !s.withoutEdges { // nor disks, nor regions
 					maps.Copy(files, images)

@@ -21,6 +21,7 @@ import (
 // TestRDMA reads a host's regions by RDMA READ, from the built helper and the built agent, with soft-RoCE: what its
 // network card would do the guest's kernel does. Kernel 5.10 counts no edges and has no BPF maps that can be registered.
 func TestRDMA(t *testing.T) {
+	t.Parallel()
 	scratch := t.TempDir()
 	basic := rdmaPrograms(t, scratch)
 	t.Run("no device", func(t *testing.T) {
@@ -36,11 +37,11 @@ func TestRDMA(t *testing.T) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			kernel, err := s.kernel(imageDir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Parallel()
 			files := maps.Clone(basic)
 			for _, module := range kernel.rdma {
 				files["modules/"+filepath.Base(module)] = module

@@ -43,15 +43,6 @@ func pressureOf(t *testing.T, directory string) (all model.PressureCounters) {
 	return all
 }
 
-// microseconds are what a file can say.
-func microseconds(p model.PressureCounters) model.PressureCounters {
-	for _, of := range []*model.Pressure{&p.CPU, &p.Memory, &p.IO} {
-		of.WaitingNS -= of.WaitingNS % 1000
-		of.StalledNS -= of.StalledNS % 1000
-	}
-	return p
-}
-
 // oneCPU keeps the threads of a process on the first CPU that they may use.
 func oneCPU(t *testing.T, pid int) {
 	t.Helper()
@@ -120,7 +111,7 @@ func TestPressureIsThatOfFiles(t *testing.T) {
 			last = now
 			return still
 		})
-		if file := pressureOf(t, directory); microseconds(last) != file {
+		if file := pressureOf(t, directory); last != file {
 			t.Fatalf("%+v, the files say %+v, and before %+v", last, file, before)
 		}
 		if last.CPU.WaitingNS > before.CPU.WaitingNS {
@@ -142,6 +133,25 @@ func TestPressureIsThatOfFiles(t *testing.T) {
 	stop()
 }
 
+// setLimits sets those of a group: bytes, microseconds of CPU time in each 100 ms, and threads, or "max".
+func setLimits(t *testing.T, directories [model.FigureControllers]string, memory, quota, threads string) {
+	t.Helper()
+	write := func(controller int, name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(directories[controller], name), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v1() {
+		write(model.MemoryController, "memory.limit_in_bytes", strings.Replace(memory, "max", "-1", 1))
+		write(model.CPUController, "cpu.cfs_quota_us", strings.Replace(quota, "max", "-1", 1))
+	} else {
+		write(model.MemoryController, "memory.max", memory)
+		write(model.CPUController, "cpu.max", quota+" 100000")
+	}
+	write(model.PIDsController, "pids.max", threads)
+}
+
 // Limits are those of the files as soon as they are set, and none where they are taken away.
 func TestLimitsAreThoseOfFiles(t *testing.T) {
 	p := open(t)
@@ -149,28 +159,15 @@ func TestLimitsAreThoseOfFiles(t *testing.T) {
 	pid, stop := group.Start(t, "idle")
 	defer stop()
 	slot := watch(t, p, pid, idsOf(t, directories))
-	write := func(controller int, name, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(directories[controller], name), []byte(text), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
 	set := func(memory, quota, threads string) {
 		t.Helper()
-		if v1() {
-			write(model.MemoryController, "memory.limit_in_bytes", strings.Replace(memory, "max", "-1", 1))
-			write(model.CPUController, "cpu.cfs_quota_us", strings.Replace(quota, "max", "-1", 1))
-		} else {
-			write(model.MemoryController, "memory.max", memory)
-			write(model.CPUController, "cpu.max", quota+" 100000")
-		}
-		write(model.PIDsController, "pids.max", threads)
+		setLimits(t, directories, memory, quota, threads)
 	}
 	check := func(memory uint64, quota float64, threads uint64) {
 		t.Helper()
 		f, ok := figures(t, p, slot)
 		if !ok || !f.HasMemoryLimit || !f.HasQuota || !f.HasThreadsLimit || f.MemoryLimit != memory ||
-			f.MemoryLimitAbove != memory || f.QuotaCores != quota || f.ThreadsLimit != threads {
+			f.QuotaCores != quota || f.ThreadsLimit != threads {
 			t.Errorf("%+v, want %d bytes, %g cores, %d threads", f, memory, quota, threads)
 		}
 	}

@@ -3,8 +3,6 @@ package groups
 import (
 	"errors"
 	"fmt"
-	"math"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -145,49 +143,22 @@ func copyFigures(to *model.GroupFigures, f *groupsGroupFigures, details *groupsG
 	has := func(which groupsGroupFigure) bool { return known&uint32(which) != 0 }
 	to.HasMemory, to.HasKills = has(groupsGroupFigureFIGURE_MEMORY), has(groupsGroupFigureFIGURE_KILLS)
 	to.HasStat, to.HasThrottle = has(groupsGroupFigureFIGURE_STAT), has(groupsGroupFigureFIGURE_THROTTLE)
-	to.HasThreads = has(groupsGroupFigureFIGURE_THREADS)
+	to.HasThreads, to.HasPressure = has(groupsGroupFigureFIGURE_THREADS), has(groupsGroupFigureFIGURE_PRESSURE_NOW)
+	to.HasMemoryLimit, to.HasQuota = has(groupsGroupFigureFIGURE_MEMORY_LIMIT), has(groupsGroupFigureFIGURE_QUOTA)
+	to.HasThreadsLimit = has(groupsGroupFigureFIGURE_THREADS_LIMIT)
 	to.MemoryBytes, to.Kills, to.Threads = host.Load(&f.MemoryBytes), host.Load(&f.Kills), host.Load(&f.Threads)
 	to.Throttle = model.ThrottleCounters{Periods: host.Load(&f.Periods), ThrottledPeriods: host.Load(&f.ThrottledPeriods),
 		ThrottledNS: host.Load(&f.ThrottledNs)}
-	return copyDetails(to, details) || known != 0
-}
-
-const (
-	// noQuota is RUNTIME_INF of kernel/sched/sched.h, and mostThreads PID_MAX_LIMIT of include/linux/threads.h: a limit
-	// above it is none.
-	noQuota, mostThreads = math.MaxUint64, 4 << 20
-)
-
-// noMemoryLimit is PAGE_COUNTER_MAX of include/linux/page_counter.h.
-var noMemoryLimit = math.MaxInt64 / uint64(os.Getpagesize())
-
-func copyDetails(to *model.GroupFigures, d *groupsGroupDetails) (found bool) {
-	known := host.Load(&d.Known)
-	has := func(which groupsGroupDetail) bool { return known&uint64(which) != 0 }
-	to.HasPressure, to.HasMemoryLimit = has(groupsGroupDetailDETAIL_PRESSURE), has(groupsGroupDetailDETAIL_MEMORY_LIMIT)
-	to.HasQuota, to.HasThreadsLimit = has(groupsGroupDetailDETAIL_QUOTA), has(groupsGroupDetailDETAIL_THREADS_LIMIT)
 	pressure := func(some, full groupsGroupPressure) model.Pressure {
-		return model.Pressure{WaitingNS: host.Load(&d.PressureNs[some]), StalledNS: host.Load(&d.PressureNs[full]), Known: to.HasPressure}
+		return model.Pressure{WaitingNS: host.Load(&f.PressureNs[some]), StalledNS: host.Load(&f.PressureNs[full]), Known: to.HasPressure}
 	}
 	to.Pressure.IO = pressure(groupsGroupPressurePRESSURE_IO_SOME, groupsGroupPressurePRESSURE_IO_FULL)
 	to.Pressure.Memory = pressure(groupsGroupPressurePRESSURE_MEMORY_SOME, groupsGroupPressurePRESSURE_MEMORY_FULL)
 	to.Pressure.CPU = pressure(groupsGroupPressurePRESSURE_CPU_SOME, groupsGroupPressurePRESSURE_CPU_FULL)
-	bytes := func(pages uint64) uint64 {
-		if pages >= noMemoryLimit {
-			return 0
-		}
-		return pages * uint64(os.Getpagesize())
-	}
-	to.MemoryLimit, to.MemoryLimitAbove = bytes(host.Load(&d.MemoryLimit)), bytes(host.Load(&d.MemoryLimitAbove))
-	to.QuotaCores = 0
-	if quota, period := host.Load(&d.QuotaNs), host.Load(&d.PeriodNs); quota != noQuota && period != 0 {
-		to.QuotaCores = float64(quota) / float64(period)
-	}
-	if to.ThreadsLimit = host.Load(&d.ThreadsLimit); to.ThreadsLimit > mostThreads {
-		to.ThreadsLimit = 0
-	}
-	for i := range d.Words {
-		to.Stat[i] = atomic.LoadInt64(&d.Words[i])
+	to.MemoryLimit, to.ThreadsLimit = host.Load(&f.MemoryLimitBytes), host.Load(&f.ThreadsLimit)
+	to.QuotaCores = float64(host.Load(&f.QuotaMicrocores)) / model.Microcores
+	for i := range details.Words {
+		to.Stat[i] = atomic.LoadInt64(&details.Words[i])
 	}
 	return known != 0
 }

@@ -50,35 +50,24 @@ const (
 	groupsGroupControllerCONTROLLERS        groupsGroupController = 4
 )
 
-type groupsGroupDetail uint32
-
-const (
-	groupsGroupDetailDETAIL_PRESSURE      groupsGroupDetail = 1
-	groupsGroupDetailDETAIL_MEMORY_LIMIT  groupsGroupDetail = 2
-	groupsGroupDetailDETAIL_QUOTA         groupsGroupDetail = 4
-	groupsGroupDetailDETAIL_THREADS_LIMIT groupsGroupDetail = 8
-)
-
 type groupsGroupDetails struct {
-	_                structs.HostLayout
-	Known            uint64
-	PressureNs       [6]uint64
-	MemoryLimit      uint64
-	MemoryLimitAbove uint64
-	QuotaNs          uint64
-	PeriodNs         uint64
-	ThreadsLimit     uint64
-	Words            [96]int64
+	_     structs.HostLayout
+	Words [96]int64
 }
 
 type groupsGroupFigure uint32
 
 const (
-	groupsGroupFigureFIGURE_MEMORY   groupsGroupFigure = 1
-	groupsGroupFigureFIGURE_KILLS    groupsGroupFigure = 2
-	groupsGroupFigureFIGURE_STAT     groupsGroupFigure = 4
-	groupsGroupFigureFIGURE_THROTTLE groupsGroupFigure = 8
-	groupsGroupFigureFIGURE_THREADS  groupsGroupFigure = 16
+	groupsGroupFigureFIGURE_MEMORY        groupsGroupFigure = 1
+	groupsGroupFigureFIGURE_KILLS         groupsGroupFigure = 2
+	groupsGroupFigureFIGURE_STAT          groupsGroupFigure = 4
+	groupsGroupFigureFIGURE_THROTTLE      groupsGroupFigure = 8
+	groupsGroupFigureFIGURE_THREADS       groupsGroupFigure = 16
+	groupsGroupFigureFIGURE_PRESSURE      groupsGroupFigure = 32
+	groupsGroupFigureFIGURE_MEMORY_LIMIT  groupsGroupFigure = 64
+	groupsGroupFigureFIGURE_QUOTA         groupsGroupFigure = 128
+	groupsGroupFigureFIGURE_THREADS_LIMIT groupsGroupFigure = 256
+	groupsGroupFigureFIGURE_PRESSURE_NOW  groupsGroupFigure = 512
 )
 
 type groupsGroupFigures struct {
@@ -92,6 +81,10 @@ type groupsGroupFigures struct {
 	Periods          uint64
 	ThrottledPeriods uint64
 	ThrottledNs      uint64
+	PressureNs       [6]uint64
+	MemoryLimitBytes uint64
+	QuotaMicrocores  uint64
+	ThreadsLimit     uint64
 	Tail             uint64
 }
 
@@ -156,7 +149,6 @@ const (
 	groupsVarCpuOffsets          = "cpu_offsets"
 	groupsVarCpus                = "cpus"
 	groupsVarGroupControllerType = "group_controller_type"
-	groupsVarGroupDetailType     = "group_detail_type"
 	groupsVarGroupFigureType     = "group_figure_type"
 	groupsVarGroupPressureType   = "group_pressure_type"
 	groupsVarJiffyNs             = "jiffy_ns"
@@ -237,7 +229,6 @@ type groupsVariableSpecs struct {
 	CpuOffsets          *ebpf.VariableSpec `ebpf:"cpu_offsets"`
 	Cpus                *ebpf.VariableSpec `ebpf:"cpus"`
 	GroupControllerType *ebpf.VariableSpec `ebpf:"group_controller_type"`
-	GroupDetailType     *ebpf.VariableSpec `ebpf:"group_detail_type"`
 	GroupFigureType     *ebpf.VariableSpec `ebpf:"group_figure_type"`
 	GroupPressureType   *ebpf.VariableSpec `ebpf:"group_pressure_type"`
 	JiffyNs             *ebpf.VariableSpec `ebpf:"jiffy_ns"`
@@ -298,7 +289,6 @@ type groupsVariables struct {
 	CpuOffsets          *ebpf.Variable `ebpf:"cpu_offsets"`
 	Cpus                *ebpf.Variable `ebpf:"cpus"`
 	GroupControllerType *ebpf.Variable `ebpf:"group_controller_type"`
-	GroupDetailType     *ebpf.Variable `ebpf:"group_detail_type"`
 	GroupFigureType     *ebpf.Variable `ebpf:"group_figure_type"`
 	GroupPressureType   *ebpf.Variable `ebpf:"group_pressure_type"`
 	JiffyNs             *ebpf.Variable `ebpf:"jiffy_ns"`

@@ -1,6 +1,9 @@
 package groups
 
 import (
+	"os"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,6 +96,58 @@ func TestTimerReadsFigures(t *testing.T) {
 	kerneltest.Eventually(t, "the timer goes on", func() bool {
 		after, _ := p.TimerReadings()
 		return after > before
+	})
+	if err := p.ReadGroupsEvery(0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTimerReadsPressureAndLimits: those who read from outside have them, too, while nothing of this process reads. The
+// pressure is what the kernel has added up, which it does every 2 s, and when somebody reads the file.
+func TestTimerReadsPressureAndLimits(t *testing.T) {
+	p := open(t)
+	group, directories := newGroup(t, "timed-pressure")
+	directory := directories[model.UnifiedController]
+	if _, err := os.Stat("/proc/pressure/cpu"); err != nil || directory == "" {
+		t.Skipf("the kernel keeps no pressure of groups: v2 directory %q, %v", directory, err)
+	}
+	pid, _ := group.Start(t, "spin8")
+	oneCPU(t, pid)
+	slot := watch(t, p, pid, idsOf(t, directories))
+	if err := p.ReadGroupsEvery(20 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	setLimits(t, directories, "104857600", "33000", "77")
+	f := &p.figures.Entries[slot]
+	known := func() bool {
+		const all = groupsGroupFigureFIGURE_PRESSURE | groupsGroupFigureFIGURE_MEMORY_LIMIT | groupsGroupFigureFIGURE_QUOTA |
+			groupsGroupFigureFIGURE_THREADS_LIMIT
+		return groupsGroupFigure(atomic.LoadUint32(&f.Known))&(all|groupsGroupFigureFIGURE_PRESSURE_NOW) == all
+	}
+	kerneltest.Eventually(t, "the timer reads limits", func() bool {
+		return known() && host.Load(&f.MemoryLimitBytes) == 104857600 && host.Load(&f.QuotaMicrocores) == 330000 &&
+			host.Load(&f.ThreadsLimit) == 77
+	})
+	waited := &f.PressureNs[groupsGroupPressurePRESSURE_CPU_SOME]
+	for range 5 {
+		before := host.Load(waited)
+		file := pressureOf(t, directory) // the kernel adds up
+		kerneltest.Eventually(t, "the timer has what the file said", func() bool { return host.Load(waited) >= file.CPU.WaitingNS })
+		if host.Load(waited) < before {
+			t.Errorf("%d after %d", host.Load(waited), before)
+		}
+		last := host.Load(waited)
+		kerneltest.Eventually(t, "the kernel adds up by itself", func() bool { return host.Load(waited) > last })
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(pid, syscall.SIGCONT)
+	kerneltest.Eventually(t, "the stopped group's pressure is that of its file", func() bool {
+		time.Sleep(20 * time.Millisecond)
+		file := pressureOf(t, directory)
+		time.Sleep(50 * time.Millisecond)
+		return host.Load(waited) == file.CPU.WaitingNS && known()
 	})
 	if err := p.ReadGroupsEvery(0); err != nil {
 		t.Fatal(err)
