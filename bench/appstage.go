@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"outsight/internal/graph"
 )
 
 // pageAsker asks for a page over a connection of its own.
@@ -148,21 +146,6 @@ func (s *appStage) run(name string, more []string, command ...string) (address s
 // address is that of a container.
 func (s *appStage) address(name string) (string, error) {
 	return s.docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", s.container(name))
-}
-
-// only leaves the edges of the application's containers.
-func (s *appStage) only(g *graph.Graph) {
-	ours := map[string]bool{}
-	for _, n := range g.Nodes {
-		ours[n.ID] = strings.HasPrefix(n.Name, s.name)
-	}
-	edges := g.Edges[:0]
-	for _, e := range g.Edges {
-		if ours[e.Client] || ours[e.Server] {
-			edges = append(edges, e)
-		}
-	}
-	g.Edges = edges
 }
 
 // close removes the containers, their image and network.

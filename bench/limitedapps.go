@@ -18,7 +18,7 @@ type limitedApp struct {
 	byCPU bool
 	start func(*appStage) (url string, err error)
 	// proof says what was used up at the highest load; an error is that it is not what should be.
-	proof func(*appStage, *appStep) (string, error)
+	proof func(*appStage, *loadStep) (string, error)
 }
 
 const (
@@ -32,17 +32,17 @@ const (
 // limitedApps have other bottlenecks than the demo shop.
 var limitedApps = []limitedApp{
 	{name: "nginx, a worker with a quota, Redis", part: "limits-quota", first: 10, byCPU: true, start: startWorkerApp, proof: func(s *appStage,
-		last *appStep) (string, error) {
+		last *loadStep) (string, error) {
 		u := last.usage(s.container("worker"))
 		if u == nil || u.CPUCores == nil || u.ThrottledShare == nil {
 			return "", errors.New("nothing is known of the worker")
 		}
 		text := fmt.Sprintf("the worker takes %.3f of its quota of %.2g cores and is held back in %.0f %% of its periods; the host is "+
-			"idle for %.0f %% of the time", *u.CPUCores, workerQuota, 100**u.ThrottledShare, 100*last.idle)
+			"idle for %.0f %% of the time", *u.CPUCores, workerQuota, 100**u.ThrottledShare, 100*last.Idle)
 		return text, last.idleEnough(*u.CPUCores >= 0.9*workerQuota && *u.ThrottledShare >= 0.8, text)
 	}},
 	{name: "a pool of 4 connections to PostgreSQL", part: "limits-pool", first: 15, start: startPool, proof: func(s *appStage,
-		last *appStep) (string, error) {
+		last *loadStep) (string, error) {
 		front, db := last.usage(s.container("front")), last.usage(s.container("db"))
 		if front == nil || db == nil || front.CPUCores == nil || db.CPUCores == nil {
 			return "", errors.New("nothing is known of the containers")
@@ -52,14 +52,14 @@ var limitedApps = []limitedApp{
 			busy += c.Busy
 		}
 		text := fmt.Sprintf("of %d connections %.2f are busy; the server takes %.2f cores, PostgreSQL %.2f; the host is idle for %.0f %% "+
-			"of the time", poolConnections, busy, *front.CPUCores, *db.CPUCores, 100*last.idle)
+			"of the time", poolConnections, busy, *front.CPUCores, *db.CPUCores, 100*last.Idle)
 		return text, last.idleEnough(busy >= 0.9*poolConnections && *front.CPUCores+*db.CPUCores < 0.7, text)
 	}},
-	{name: "a log on a disk", part: "limits-disk", first: 10, start: startLog, proof: func(s *appStage, last *appStep) (string, error) {
+	{name: "a log on a disk", part: "limits-disk", first: 10, start: startLog, proof: func(s *appStage, last *loadStep) (string, error) {
 		for _, r := range last.analysis.Resources {
 			if r.Name == s.container("front") && r.Waits != nil && r.Latency != nil {
 				text := fmt.Sprintf("of the %.0f ms in which the server answers, %.0f are neither CPU time nor waits for a CPU; it takes %.2f "+
-					"cores; the host is idle for %.0f %% of the time", 1e3**r.Latency, 1e3**r.Waits, r.CPUCores, 100*last.idle)
+					"cores; the host is idle for %.0f %% of the time", 1e3**r.Latency, 1e3**r.Waits, r.CPUCores, 100*last.Idle)
 				return text, last.idleEnough(*r.Waits >= 0.9**r.Latency && r.CPUCores < 0.7, text)
 			}
 		}
@@ -68,8 +68,8 @@ var limitedApps = []limitedApp{
 }
 
 // idleEnough is no error if the limit holds and the host's CPUs are not used up besides.
-func (s *appStep) idleEnough(limit bool, text string) error {
-	if limit && s.idle >= 0.3 {
+func (s *loadStep) idleEnough(limit bool, text string) error {
+	if limit && s.Idle >= 0.3 {
 		return nil
 	}
 	return fmt.Errorf("the limit that was measured is another one: %s", text)

@@ -12,15 +12,11 @@ import (
 
 	"outsight/bench/traffic"
 	outsight "outsight/internal/agent"
-	"outsight/internal/frame"
-	"outsight/internal/graph"
 	"outsight/internal/predict"
 )
 
 const (
-	// limitStretches is in how many stretches of time a rate is watched, and limitStep how much more than the last one the
-	// next rate is.
-	limitStretches   = 4
+	// limitStep is how much more than the last one the next rate is.
 	limitStep        = 1.25
 	limitConnections = 64
 	// limitLength bounds the measurement of one application.
@@ -30,7 +26,7 @@ const (
 // measureLimits raises the load of applications whose limits are not alike, and compares what is told of the limit at 15
 // to 70 % of it with where it is, and what is told of durations with those at that load.
 func measureLimits(ctx context.Context, o options) (rows []row, err error) {
-	host, stop, err := watch(ctx)
+	host, stop, err := o.watch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,65 +45,97 @@ func measureLimits(ctx context.Context, o options) (rows []row, err error) {
 	return rows, nil
 }
 
-// toldLimit is what was told at a rate.
+// toldLimit is what was told after a step.
 type toldLimit struct {
-	served float64
+	*loadStep
 	*predict.Prediction
 }
 
+// judge compares what is told as the load of an application is raised with what comes.
+type judge struct {
+	run *loadRun
+	// times is how many times the load before each load is, and ahead of how many steps ahead durations are told.
+	times float64
+	ahead []int
+
+	history   predict.History
+	limits    []toldLimit
+	latencies []toldLatency
+	greatest  float64
+}
+
+// add adds a step.
+func (j *judge) add(step *loadStep) error {
+	if err := j.run.add(step, &j.history); err != nil {
+		return err
+	}
+	j.greatest = max(j.greatest, step.Served)
+	p, err := j.history.Predict(predict.Scenario{Times: 1})
+	if err != nil {
+		return err
+	}
+	j.limits = append(j.limits, toldLimit{step, p})
+	j.latencies, err = addLatencies(j.latencies, &j.history, step, j.times, j.ahead...)
+	return err
+}
+
 func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options) (rows []row, err error) {
+	j := &judge{times: limitStep, ahead: []int{2, 3}}
+	if o.replay != "" {
+		err = j.replay(o.replay, a.part)
+	} else {
+		err = a.raise(ctx, host, o, j)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := [][]string{{"told at this share of the limit", "the limit is told as", "of", "bounds", "it is within", "off by",
+		"what else is told"}}
+	for _, t := range j.limits {
+		if share := t.Served / j.greatest; share >= 0.15 && share <= 0.7 && t.Limit != nil {
+			rows = append(rows, a.row(&t, j.greatest))
+			lines = append(lines, a.line(&t, j.greatest))
+		}
+	}
+	latencies := latenciesAhead(a.name, j.latencies, j.greatest)
+	return append(rows, latencies...), o.document("analysis.md", a.part, fmt.Sprintf("The limit is %.0f/s: %s.\n\n%s\n%s",
+		j.greatest, j.run.Proof, markdown(lines), latencyTable(j.latencies, j.greatest)))
+}
+
+// raise raises the load of the application until it no longer keeps up.
+func (a *limitedApp) raise(ctx context.Context, host *outsight.Host, o options, j *judge) (err error) {
 	ctx, stop := context.WithTimeout(ctx, limitLength)
 	defer stop()
 	s, err := newAppStage(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	url, err := a.start(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := answers(ctx, url); err != nil {
-		return nil, err
+		return err
 	}
-	var history predict.History
-	var told []toldLimit
-	var ahead []toldLatency
-	greatest, proof := 0.0, ""
+	j.run = newLoadRun(s.name)
 	for rate := a.first; ; rate *= limitStep {
-		step, err := s.look(ctx, host, url, rate, o.look, &history)
+		step, err := s.look(ctx, host, url, rate, o.look)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		greatest = max(greatest, step.served)
-		p, err := history.Predict(predict.Scenario{Times: 1})
-		if err != nil {
-			return nil, err
+		if err := j.add(step); err != nil {
+			return err
 		}
-		told = append(told, toldLimit{step.served, p})
-		progress("%s: asked for %.0f/s, served %.0f/s; %s", a.name, rate, step.served, limitSaid(p))
-		if ahead, err = addLatencies(ahead, &history, step, limitStep, 2, 3); err != nil {
-			return nil, err
-		}
-		if !step.keptUp(o.look) {
-			if proof, err = a.proof(s, step); err != nil {
-				return nil, err
+		progress("%s: asked for %.0f/s, served %.0f/s; %s", a.name, rate, step.Served, limitSaid(j.limits[len(j.limits)-1].Prediction))
+		if !step.keptUp() {
+			if j.run.Proof, err = a.proof(s, step); err != nil {
+				return err
 			}
-			progress("%s: %s", a.name, proof)
-			break
+			progress("%s: %s", a.name, j.run.Proof)
+			return j.run.save(o.save, a.part)
 		}
 	}
-	lines := [][]string{{"told at this share of the limit", "the limit is told as", "of", "bounds", "it is within", "off by",
-		"what else is told"}}
-	for _, t := range told {
-		if share := t.served / greatest; share >= 0.15 && share <= 0.7 && t.Limit != nil {
-			rows = append(rows, a.row(&t, greatest))
-			lines = append(lines, a.line(&t, greatest))
-		}
-	}
-	latencies := latenciesAhead(a.name, ahead, greatest)
-	return append(rows, latencies...), o.document("analysis.md", a.part, fmt.Sprintf("The limit is %.0f/s: %s.\n\n%s\n%s",
-		greatest, proof, markdown(lines), latencyTable(ahead, greatest)))
 }
 
 // line is what was told at a rate as a line of a table.
@@ -134,7 +162,11 @@ func (a *limitedApp) line(t *toldLimit, greatest float64) []string {
 	if t.AtMost != "" {
 		also = append(also, "at most that")
 	}
-	return []string{fmt.Sprintf("%.0f %%", 100*t.served/greatest), fmt.Sprintf("%.0f/s", t.Limit.Value), of, limitBounds(t.Limit),
+	rate := fmt.Sprintf("%.0f/s", t.Limit.Value)
+	if t.UpperBound {
+		rate = "at most " + rate
+	}
+	return []string{fmt.Sprintf("%.0f %%", 100*t.Served/greatest), rate, of, limitBounds(t.Limit),
 		yes(t.within(greatest)), off, strings.Join(also, "; ")}
 }
 
@@ -152,7 +184,7 @@ func (t *toldLimit) within(greatest float64) bool {
 
 // row compares what was told with where the limit is. Where it is not CPU time, no interval without a doubt may be wrong.
 func (a *limitedApp) row(t *toldLimit, greatest float64) row {
-	share := 100 * t.served / greatest
+	share := 100 * t.Served / greatest
 	r := row{what: fmt.Sprintf("%s: told at %.0f %% of the limit", a.name, share), unit: "% off",
 		value: 100 * math.Abs(t.Limit.Value/greatest-1), detail: fmt.Sprintf("%s; it is %.0f/s, within: %v", limitSaid(t.Prediction),
 			greatest, t.within(greatest))}
@@ -175,6 +207,9 @@ func limitSaid(p *predict.Prediction) string {
 		return "no limit is told"
 	}
 	text := fmt.Sprintf("%.0f/s (%s) by %s", p.Limit.Value, limitBounds(p.Limit), p.LimitName())
+	if p.UpperBound {
+		text = "it cannot be told; at most " + text
+	}
 	for _, d := range p.Doubts {
 		text += "; in doubt, as " + d.Text
 	}
@@ -184,41 +219,8 @@ func limitSaid(p *predict.Prediction) string {
 	return text
 }
 
-// appStep is what was seen while an application was asked at a rate.
-type appStep struct {
-	asked, served float64
-	// idle is the share of the time in which the host's CPUs have nothing to do.
-	idle     float64
-	graph    *graph.Graph
-	analysis *graph.Analysis
-}
-
-// keptUp is that what was asked for in a time was served, but for chance: requests come at random.
-func (s *appStep) keptUp(during time.Duration) bool {
-	return s.served >= saturated*s.asked-3*math.Sqrt(s.asked/during.Seconds())
-}
-
-// usage is what a container used.
-func (s *appStep) usage(name string) *graph.Usage {
-	for _, n := range s.graph.Nodes {
-		if n.Name == name {
-			return n.Usage
-		}
-	}
-	return nil
-}
-
-// p99 is that of the entry in seconds, 0 where it is not known.
-func (s *appStep) p99() float64 {
-	if len(s.analysis.Entries) == 0 || s.analysis.Entries[0].P99 == nil {
-		return 0
-	}
-	return float64(*s.analysis.Entries[0].P99)
-}
-
-// look asks at a rate and adds what is seen meanwhile to the history, if there is one.
-func (s *appStage) look(ctx context.Context, host *outsight.Host, url string, rate float64, length time.Duration,
-	history *predict.History) (step *appStep, err error) {
+// look asks at a rate.
+func (s *appStage) look(ctx context.Context, host *outsight.Host, url string, rate float64, length time.Duration) (step *loadStep, err error) {
 	const settle = 2 * time.Second
 	// It ends when all has been seen.
 	pace := traffic.Pace{Rate: rate, Connections: limitConnections, Duration: limitLength, Random: true}
@@ -239,56 +241,28 @@ func (s *appStage) look(ctx context.Context, host *outsight.Host, url string, ra
 	if err := wait(ctx, settle); err != nil {
 		return nil, err
 	}
-	busyBefore, err := notIdle()
+	return watchLoad(ctx, host, rate, length, func() (uint64, error) { return answered.Load(), nil })
+}
+
+// watchLoad looks at what is asked for at a rate; answered counts the requests that were.
+func watchLoad(ctx context.Context, host *outsight.Host, rate float64, length time.Duration, answered func() (uint64, error)) (*loadStep, error) {
+	frames, err := collectFrames(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	first := newFrame(ctx, host)
-	last := first
-	begin, before := time.Now(), answered.Load()
-	for range limitStretches {
-		if err := wait(ctx, length/limitStretches); err != nil {
-			return nil, err
-		}
-		now := newFrame(ctx, host)
-		if now == nil || last == nil {
-			return nil, ctx.Err()
-		}
-		if history != nil {
-			_, a, cores := s.analysed(last, now)
-			history.Add(a, cores, nil)
-		}
-		last = now
-	}
+	busyBefore, err := notIdle()
+	before, failed := answered()
+	begin := time.Now()
+	err = errors.Join(err, failed, wait(ctx, length))
+	after, failed := answered()
 	took := time.Since(begin)
-	busy, err := notIdle()
-	step = &appStep{asked: rate, served: float64(answered.Load()-before) / took.Seconds(),
-		idle: 1 - (busy-busyBefore)/float64(took)/float64(runtime.NumCPU())}
-	step.graph, step.analysis, _ = s.analysed(first, last)
-	return step, err
+	step := &loadStep{Asked: rate, Served: float64(after-before) / took.Seconds(), Seconds: took.Seconds(), frames: frames()}
+	busy, broken := notIdle()
+	step.Idle = 1 - (busy-busyBefore)/float64(took)/float64(runtime.NumCPU())
+	return step, errors.Join(err, failed, broken)
 }
 
 // notIdle is the time in ns in which CPUs had something to do.
 func notIdle() (float64, error) {
 	return hostTicks(append(stealPlaces[:1:1], busyPlaces...))
-}
-
-// analysed is the graph of the application between two frames, and its analysis.
-func (s *appStage) analysed(from, to *frame.Frame) (*graph.Graph, *graph.Analysis, map[string]float64) {
-	g := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
-		Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
-	s.only(g)
-	cores := map[string]float64{to.Host: float64(runtime.NumCPU())}
-	return g, g.AnalyseWithConnections(cores), cores
-}
-
-// newFrame waits for the next one; nil where ctx ends.
-func newFrame(ctx context.Context, host *outsight.Host) *frame.Frame {
-	last := host.Frame()
-	for host.Frame() == last {
-		if wait(ctx, 5*time.Millisecond) != nil {
-			return nil
-		}
-	}
-	return host.Frame()
 }

@@ -50,6 +50,8 @@ func main() {
 	flag.IntVar(&options.reads, "reads", 1000, "reads of each row of latency of the part region")
 	flag.StringVar(&options.apps, "apps", "", "measure limits only of applications whose name contains this")
 	flag.DurationVar(&options.look, "look", 20*time.Second, "how long an application is watched at a rate in the parts saturation, limits and whatif")
+	flag.StringVar(&options.save, "save", "", "directory to which the parts saturation, limits and whatif save what they saw")
+	flag.StringVar(&options.replay, "replay", "", "judge what was saved to this directory again, in the place of measuring")
 	flag.StringVar(&options.loads, "loads", "", "measure throughput and contention only of loads whose name contains this")
 	flag.Parse()
 	options.only = strings.Split(*only, ",")
@@ -78,6 +80,7 @@ type options struct {
 	churn                   float64
 	only                    []string
 	loads, apps             string
+	save, replay            string
 	look                    time.Duration
 	fleet                   []int
 }

@@ -5,21 +5,16 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	outsight "outsight/internal/agent"
 	"outsight/internal/demo"
-	"outsight/internal/frame"
-	"outsight/internal/graph"
 	"outsight/internal/predict"
 )
 
 const (
-	// saturationStretches is in how many stretches of time a rate is watched, and saturationStep how much more than the last
-	// one the next rate is.
-	saturationStretches = 4
-	saturationStep      = 1.15
+	// saturationStep is how much more than the last one the next rate is.
+	saturationStep = 1.15
 	// saturated is the share of what is asked for below which the shop no longer keeps up.
 	saturated = 0.97
 	// The budgets are in percent.
@@ -45,112 +40,115 @@ func watch(ctx context.Context) (host *outsight.Host, stop func(), err error) {
 	}, nil
 }
 
+// watch reads the counters of this host, unless runs that were saved are judged again.
+func (o *options) watch(ctx context.Context) (host *outsight.Host, stop func(), err error) {
+	if o.replay != "" {
+		return nil, func() {}, nil
+	}
+	return watch(ctx)
+}
+
+// replay judges a run that was saved again.
+func (j *judge) replay(directory, name string) error {
+	run, steps, err := readLoadRun(directory, name)
+	if err != nil {
+		return err
+	}
+	j.run = run
+	for _, s := range steps {
+		if err := j.add(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // measureSaturation compares the rate at which the demo shop is said to saturate with the greatest
 // that it really serves, which raising the load finds.
 func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
-	host, stop, err := watch(ctx)
+	j := &judge{times: saturationStep, ahead: []int{3, 5}} // 1.5 and 2.0 times
+	if o.replay != "" {
+		err = j.replay(o.replay, "saturation")
+	} else {
+		err = raiseShop(ctx, o, j)
+	}
 	if err != nil {
 		return nil, err
+	}
+	lines := [][]string{{"told at this share of the greatest rate", "of one load", "off by", "of all loads so far", "bounds", "off by",
+		"within", "what else is told"}}
+	for i := range j.limits {
+		t := &j.limits[i]
+		share := t.Served / j.greatest
+		if share > 0.95 || t.analysis.SaturationRate == nil {
+			continue // it is there
+		}
+		saturation := *t.analysis.SaturationRate
+		off := math.Abs(saturation/j.greatest - 1)
+		r := row{what: fmt.Sprintf("demo: saturation rate, told at %.0f %% of it", 100*share), value: 100 * off, unit: "% off",
+			detail: fmt.Sprintf("said %.0f/s by %s, served at most %.0f/s", saturation, t.analysis.Resources[0].Name, j.greatest)}
+		if share >= 0.5 {
+			r.budget = saturationBudget
+		}
+		rows = append(rows, r)
+		line := []string{fmt.Sprintf("%.0f %%", 100*share), fmt.Sprintf("%.0f/s", saturation), fmt.Sprintf("%.0f %%", 100*off), "–", "",
+			"", "", ""}
+		if t.Limit != nil {
+			r := (&limitedApp{name: "demo, told by all loads so far", byCPU: true}).row(t, j.greatest)
+			r.budget = saturationBudget
+			rows = append(rows, r)
+			told := (&limitedApp{byCPU: true}).line(t, j.greatest)
+			line = append(line[:3], told[1], told[3], told[5], told[4], told[6])
+		}
+		lines = append(lines, line)
+	}
+	text := fmt.Sprintf("The greatest rate is %.0f/s.\n\n%s\n%s", j.greatest, markdown(lines), latencyTable(j.latencies, j.greatest))
+	return append(rows, latenciesAhead("demo", j.latencies, j.greatest)...), o.document("analysis.md", "saturation", text)
+}
+
+// raiseShop raises the load of the demo shop until it no longer keeps up.
+func raiseShop(ctx context.Context, o options, j *judge) (err error) {
+	host, stop, err := watch(ctx)
+	if err != nil {
+		return err
 	}
 	defer stop()
 	binary, err := filepath.Abs(filepath.Join(o.binaries, "outsight"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	shop, err := demo.Start(ctx, demo.Options{Binary: binary})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if e := shop.Stop(context.WithoutCancel(ctx)); err == nil {
 			err = e
 		}
 	}()
-	type guess struct {
-		at, saturation float64
-		by             string
-		line           *predict.Prediction // of all loads until then
-	}
-	var guesses []guess
-	var history predict.History
-	var told []toldLatency
-	greatest := 0.0
+	j.run = newLoadRun("")
 	for rate := 100.0; ; rate *= saturationStep {
 		if err := shop.SetRate(ctx, rate); err != nil {
-			return nil, err
+			return err
 		}
 		if err := wait(ctx, 3*time.Second); err != nil {
-			return nil, err
+			return err
 		}
-		from, before, err := moment(ctx, host, shop)
+		step, err := watchLoad(ctx, host, rate, o.look, func() (uint64, error) {
+			truth, err := shop.Truth(ctx)
+			return truth.Load.Completed, err
+		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		last, after := from, before
-		for range saturationStretches {
-			if err := wait(ctx, o.look/saturationStretches); err != nil {
-				return nil, err
-			}
-			var now *frame.Frame
-			if now, after, err = moment(ctx, host, shop); err != nil {
-				return nil, err
-			}
-			a, cores := analysed(last, now)
-			history.Add(a, cores, nil)
-			last = now
+		if err := j.add(step); err != nil {
+			return err
 		}
-		to := last
-		served := float64(after-before) / to.Time.Sub(from.Time).Seconds()
-		greatest = max(greatest, served)
-		a, _ := analysed(from, to)
-		line, err := history.Predict(predict.Scenario{Times: 1})
-		if err != nil {
-			return nil, err
-		}
-		step := &appStep{asked: rate, served: served, analysis: a}
-		if told, err = addLatencies(told, &history, step, saturationStep, 3, 5); err != nil { // 1.5 and 2.0 times
-			return nil, err
-		}
-		if a.SaturationRate != nil {
-			guesses = append(guesses, guess{served, *a.SaturationRate, a.Resources[0].Name, line})
-		}
-		fmt.Printf("asked for %.0f/s, served %.0f/s", rate, served)
-		if a.SaturationRate != nil {
-			fmt.Printf("; said to saturate at %.0f/s by %s", *a.SaturationRate, a.Resources[0].Name)
-		}
-		fmt.Println()
-		if !step.keptUp(o.look) || rate > 5000 {
-			break
+		progress("demo: asked for %.0f/s, served %.0f/s; %s", rate, step.Served, limitSaid(j.limits[len(j.limits)-1].Prediction))
+		if !step.keptUp() || rate > 5000 {
+			return j.run.save(o.save, "saturation")
 		}
 	}
-	lines := [][]string{{"told at this share of the greatest rate", "of one load", "off by", "of all loads so far", "bounds", "off by",
-		"within", "what else is told"}}
-	for _, g := range guesses {
-		share := g.at / greatest
-		if share > 0.95 {
-			continue // it is there
-		}
-		off := math.Abs(g.saturation/greatest - 1)
-		r := row{what: fmt.Sprintf("demo: saturation rate, told at %.0f %% of it", 100*share), value: 100 * off, unit: "% off",
-			detail: fmt.Sprintf("said %.0f/s by %s, served at most %.0f/s", g.saturation, g.by, greatest)}
-		if share >= 0.5 {
-			r.budget = saturationBudget
-		}
-		rows = append(rows, r)
-		line := []string{fmt.Sprintf("%.0f %%", 100*share), fmt.Sprintf("%.0f/s", g.saturation), fmt.Sprintf("%.0f %%", 100*off), "–", "",
-			"", "", ""}
-		if g.line.Limit != nil {
-			t := toldLimit{g.at, g.line}
-			r := (&limitedApp{name: "demo, told by all loads so far", byCPU: true}).row(&t, greatest)
-			r.budget = saturationBudget
-			rows = append(rows, r)
-			told := (&limitedApp{byCPU: true}).line(&t, greatest)
-			line = append(line[:3], told[1], told[3], told[5], told[4], told[6])
-		}
-		lines = append(lines, line)
-	}
-	text := fmt.Sprintf("The greatest rate is %.0f/s.\n\n%s\n%s", greatest, markdown(lines), latencyTable(told, greatest))
-	return append(rows, latenciesAhead("demo", told, greatest)...), o.document("analysis.md", "saturation", text)
 }
 
 // toldLatency is what was told of the 99th percentile at a rate, which is times the greatest until then, and what was seen.
@@ -161,14 +159,14 @@ type toldLatency struct {
 
 // addLatencies puts what is seen at a rate beside what was told of it before, and adds what is told of rates that are so
 // many steps ahead, each of which is times the one before.
-func addLatencies(told []toldLatency, history *predict.History, now *appStep, times float64, steps ...int) ([]toldLatency, error) {
+func addLatencies(told []toldLatency, history *predict.History, now *loadStep, times float64, steps ...int) ([]toldLatency, error) {
 	for i := range told {
-		if told[i].at == now.asked {
+		if told[i].at == now.Asked {
 			told[i].seen = now.p99()
 		}
 	}
 	for _, n := range steps {
-		at := now.asked
+		at := now.Asked
 		for range n {
 			at *= times
 		}
@@ -177,7 +175,7 @@ func addLatencies(told []toldLatency, history *predict.History, now *appStep, ti
 			return nil, err
 		}
 		if len(ahead.Entries) > 0 && ahead.Entries[0].Then != nil {
-			told = append(told, toldLatency{at: at, times: at / now.asked, entry: ahead.Entries[0]})
+			told = append(told, toldLatency{at: at, times: at / now.Asked, entry: ahead.Entries[0]})
 		}
 	}
 	return told, nil
@@ -232,26 +230,6 @@ func millisecondBounds(i *predict.Interval) string {
 		return fmt.Sprintf("%.1f ms or more", 1e3*i.Low)
 	}
 	return fmt.Sprintf("%.1f to %.1f ms", 1e3*i.Low, 1e3**i.High)
-}
-
-// analysed is the analysis of what lies between two frames of this host.
-func analysed(from, to *frame.Frame) (*graph.Analysis, map[string]float64) {
-	g := graph.FromFrames(&frame.Window{From: from.Time, To: to.Time, Hosts: []frame.HostSpans{{Host: to.Host,
-		Spans: []frame.Span{{Before: from, After: to}}}}}, graph.Options{})
-	cores := map[string]float64{to.Host: float64(runtime.NumCPU())}
-	return g.AnalyseWithConnections(cores), cores
-}
-
-// moment is a frame, and how many requests the load generator has had answered by then.
-func moment(ctx context.Context, host *outsight.Host, shop *demo.Shop) (*frame.Frame, uint64, error) {
-	last := host.Frame()
-	for host.Frame() == last {
-		if err := wait(ctx, 5*time.Millisecond); err != nil {
-			return nil, 0, err
-		}
-	}
-	truth, err := shop.Truth(ctx)
-	return host.Frame(), truth.Load.Completed, err
 }
 
 func wait(ctx context.Context, d time.Duration) error {

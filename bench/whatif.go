@@ -21,17 +21,17 @@ const (
 // tried is a scenario that is told, and then made so.
 type triedScenario struct {
 	name     string
-	scenario func(*appStage) predict.Scenario
+	scenario func(*loadRun) predict.Scenario
 	apply    func(*appStage) error
 }
 
 var triedScenarios = []triedScenario{
-	{"as it is", func(*appStage) predict.Scenario { return predict.Scenario{} }, func(*appStage) error { return nil }},
-	{"a quota of twice as much", func(s *appStage) predict.Scenario {
-		return predict.Scenario{Quota: map[string]float64{s.container("worker"): 2 * workerQuota}}
+	{"as it is", func(*loadRun) predict.Scenario { return predict.Scenario{} }, func(*appStage) error { return nil }},
+	{"a quota of twice as much", func(r *loadRun) predict.Scenario {
+		return predict.Scenario{Quota: map[string]float64{r.container("worker"): 2 * workerQuota}}
 	}, func(s *appStage) error { return s.setQuota(2 * workerQuota) }},
-	{"a second replica", func(s *appStage) predict.Scenario {
-		return predict.Scenario{Replicas: map[string]int{s.container("worker"): 2}}
+	{"a second replica", func(r *loadRun) predict.Scenario {
+		return predict.Scenario{Replicas: map[string]int{r.container("worker"): 2}}
 	}, func(s *appStage) error {
 		if err := s.setQuota(workerQuota); err != nil {
 			return err
@@ -67,38 +67,59 @@ func (s *appStage) setQuota(cores float64) error {
 // measureWhatif learns from an application at lower loads what it would be like with another quota and with a second
 // replica, makes it so, and compares.
 func measureWhatif(ctx context.Context, o options) (rows []row, err error) {
-	host, stop, err := watch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
 	ctx, end := context.WithTimeout(ctx, limitLength)
 	defer end()
-	s, err := newAppStage(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	url, err := startWorkerApp(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := answers(ctx, url); err != nil {
-		return nil, err
+	var run *loadRun
+	var look func(rate float64) (*loadStep, error)
+	apply := func(func(*appStage) error) error { return nil }
+	if o.replay != "" {
+		var steps []*loadStep
+		if run, steps, err = readLoadRun(o.replay, "whatif"); err != nil {
+			return nil, err
+		}
+		look = func(float64) (*loadStep, error) {
+			step := steps[0]
+			steps = steps[1:]
+			return step, nil
+		}
+	} else {
+		host, stop, err := watch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		s, err := newAppStage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, s.close()) }()
+		url, err := startWorkerApp(s)
+		if err != nil {
+			return nil, err
+		}
+		if err := answers(ctx, url); err != nil {
+			return nil, err
+		}
+		run = newLoadRun(s.name)
+		look = func(rate float64) (*loadStep, error) { return s.look(ctx, host, url, rate, o.look) }
+		apply = func(what func(*appStage) error) error { return what(s) }
 	}
 	var history predict.History
 	rate := float64(whatifFirst)
 	for range whatifRates {
-		step, err := s.look(ctx, host, url, rate, o.look, &history)
+		step, err := look(rate)
+		if err == nil {
+			err = run.add(step, &history)
+		}
 		if err != nil {
 			return nil, err
 		}
-		progress("what-if: asked for %.0f/s, served %.0f/s, p99 %.1f ms", rate, step.served, 1e3*step.p99())
+		progress("what-if: asked for %.0f/s, served %.0f/s, p99 %.1f ms", rate, step.Served, 1e3*step.p99())
 		rate *= whatifStep
 	}
 	lines := [][]string{{"", "", "told", "bounds", "measured", "off by", "within"}}
 	for _, t := range triedScenarios {
-		scenario := t.scenario(s)
+		scenario := t.scenario(run)
 		scenario.Times = 1
 		p, err := history.Predict(scenario)
 		if err != nil {
@@ -107,24 +128,29 @@ func measureWhatif(ctx context.Context, o options) (rows []row, err error) {
 		if p.Limit == nil {
 			return nil, fmt.Errorf("no limit is told with %s", t.name)
 		}
-		scenario.Rate = whatifShare * p.Limit.Value
+		if err := apply(t.apply); err != nil {
+			return nil, err
+		}
+		var calm, full *loadStep
+		if calm, err = look(whatifShare * p.Limit.Value); err == nil {
+			err = run.add(calm, nil)
+		}
+		if err == nil {
+			full, err = look(whatifMore * p.Limit.Value)
+		}
+		if err == nil {
+			err = run.add(full, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		scenario.Rate = calm.Asked
 		then, err := history.Predict(scenario)
 		if err != nil {
 			return nil, err
 		}
 		if len(then.Entries) == 0 || then.Entries[0].Then == nil {
 			return nil, fmt.Errorf("no durations are told with %s", t.name)
-		}
-		if err := t.apply(s); err != nil {
-			return nil, err
-		}
-		calm, err := s.look(ctx, host, url, scenario.Rate, o.look, nil)
-		if err != nil {
-			return nil, err
-		}
-		full, err := s.look(ctx, host, url, whatifMore*p.Limit.Value, o.look, nil)
-		if err != nil {
-			return nil, err
 		}
 		p99 := then.Entries[0].Then.P99
 		for _, c := range []struct {
@@ -133,7 +159,7 @@ func measureWhatif(ctx context.Context, o options) (rows []row, err error) {
 			seen, factor float64
 			budget       float64
 		}{
-			{"limit", "/s", *p.Limit, full.served, 1, saturationBudget},
+			{"limit", "/s", *p.Limit, full.Served, 1, saturationBudget},
 			{fmt.Sprintf("p99 at %.0f/s", scenario.Rate), " ms", p99, calm.p99(), 1e3, latencyBudget},
 		} {
 			bounds := fmt.Sprintf("%.1f or more", c.factor*c.told.Low)
@@ -149,5 +175,5 @@ func measureWhatif(ctx context.Context, o options) (rows []row, err error) {
 			lines = append(lines, []string{t.name, c.what, told, bounds, seen, fmt.Sprintf("%.0f %%", off), yes(inside)})
 		}
 	}
-	return rows, o.document("analysis.md", "whatif-run", markdown(lines))
+	return rows, errors.Join(run.save(o.save, "whatif"), o.document("analysis.md", "whatif-run", markdown(lines)))
 }
