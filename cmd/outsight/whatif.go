@@ -250,15 +250,15 @@ func (a *whatifAnswer) verdict(rate func(float64) string) string {
 	if a.Limit == nil {
 		return "Which of them is used up first is not known." + a.doubts()
 	}
+	if a.UpperBound {
+		return fmt.Sprintf("The limit cannot be told. It is at most about %s, by %s.%s", rate(a.Limit.Value), a.CPUTimeOf(), a.doubts())
+	}
 	text := fmt.Sprintf("Used up first: %s, at %s %s", a.LimitName(), rate(a.Limit.Value), limitBounds(a.Limit, rate))
 	if times := a.Limit.Value / a.GreatestRate; times > 1 {
 		text += fmt.Sprintf(", %.1f times the greatest rate that there was", times)
 	}
-	switch {
-	case len(a.Doubts) > 0 && a.LimitingPool() != nil:
+	if len(a.Doubts) > 0 {
 		return text + "." + a.doubts()
-	case len(a.Doubts) > 0:
-		return text + ", as far as CPU time goes." + a.doubts()
 	}
 	if a.AtMost != "" {
 		return text + fmt.Sprintf(". That is the most: from %s on, %s.", rate(a.Limit.Low), a.AtMost)
@@ -271,7 +271,7 @@ func (a *whatifAnswer) doubts() string {
 	if len(a.Doubts) == 0 {
 		return ""
 	}
-	text := "\nThe limit cannot be told, since this may be used up before:"
+	text := "\nThis may be used up before:"
 	if a.LimitingPool() != nil {
 		text = "\nThe limit may be another one:"
 	}

@@ -89,6 +89,8 @@ type Resource struct {
 	// PollingCores is the part of CPUCores after which threads slept for a time that they chose: they look for something now
 	// and then, and no request woke them up. 0 where it is not known.
 	PollingCores float64 `json:"-"`
+	// Requests are those that it served in the window.
+	Requests float64 `json:"-"`
 	// Queued is how many of its threads wait for a CPU on average.
 	Queued float64 `json:"-"`
 }
@@ -184,7 +186,7 @@ func resourceOf(n *Node, cores float64) Resource {
 		r.Parallel, r.ParallelBy = *threads, "threads"
 	}
 	if n.Served != nil {
-		r.ArrivalRate, r.Latency = n.Served.TransactionsPerSecond, n.Served.Mean
+		r.ArrivalRate, r.Latency, r.Requests = n.Served.TransactionsPerSecond, n.Served.Mean, n.Served.Of(Transactions)
 	}
 	return r
 }

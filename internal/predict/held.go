@@ -18,7 +18,7 @@ const (
 	// heldLoads is at how many loads, the greatest of which is a step below 1.
 	heldLoads = 64
 	// quotaPeriods is for how many periods of a quota, and quotaRequests for how many requests at least.
-	quotaPeriods, quotaRequests = 1000, 10_000
+	quotaPeriods, quotaRequests = 1000, 100_000
 	// quotaFluid is from how many requests in a period on their work comes in quotaParts equal parts, whose sum alone
 	// is by chance.
 	quotaFluid, quotaParts = 64, 32
@@ -28,6 +28,8 @@ const (
 	poolRequests, poolMost = 50_000, 1024
 	// spreadSteps is how many coefficients of variation there are between 0 and 1, and spreadMost the greatest.
 	spreadSteps, spreadMost = 8, 4
+	// arrivalSteps is how many squared variations of the times between requests there are between 0 and 1.
+	arrivalSteps = 8
 )
 
 // held is for how long requests are held back: the mean of all requests, also of those that are not, and by how much
@@ -39,6 +41,9 @@ type held [durations]float64
 type holder struct {
 	// servers is how many connections a pool has, over each of which goes one request at a time; 0 is a quota.
 	servers int
+	// arrivals is the squared variation of the times between requests, in steps of 1/arrivalSteps; 0 is as arrivalSteps: they
+	// come at random.
+	arrivals int
 	// size of a quota is how many requests' work it has room for in a period, as the logarithm to the base 2 in steps of
 	// 1/quotaSteps. That of a pool is the coefficient of variation of how long requests take, in steps of 1/spreadSteps.
 	size int
@@ -53,15 +58,41 @@ type heldCase struct {
 // heldCases are simulated when they are first asked for.
 var heldCases sync.Map // of heldCase to held
 
-// quotaFor is a quota that has room for so many requests' work in a period, which is above 0.
-func quotaFor(room float64) holder {
-	return holder{size: int(math.Round(min(max(math.Log2(room), -6), 14) * quotaSteps))}
+// quotaFor is what a quota holds back that has room for so many requests' work in a period, above 0, of which a load below 1
+// comes: in periods. It is between those of the two sizes beside it.
+func quotaFor(room, load, arrivals float64) (all held) {
+	size := min(max(math.Log2(room), -6), 14) * quotaSteps
+	step := math.Floor(size)
+	low := holder{size: int(step)}.with(arrivals).at(load)
+	high := holder{size: int(step) + 1}.with(arrivals).at(load)
+	for d := range all {
+		all[d] = low[d] + (size-step)*(high[d]-low[d])
+	}
+	return all
 }
 
 // poolOf is a pool of connections over which a request takes a time of which the standard deviation is spread times the
 // mean.
 func poolOf(connections, spread float64) holder {
-	return holder{int(min(max(math.Round(connections), 1), poolMost)), int(math.Round(min(spread, spreadMost) * spreadSteps))}
+	return holder{servers: int(min(max(math.Round(connections), 1), poolMost)), size: int(math.Round(min(spread, spreadMost) * spreadSteps))}
+}
+
+// with is the holder if the times between requests have such a squared variation.
+func (h holder) with(arrivals float64) holder {
+	if h.arrivals = int(math.Round(min(max(arrivals*arrivalSteps, 1), arrivalSteps))); h.arrivals == arrivalSteps {
+		h.arrivals = 0
+	}
+	return h
+}
+
+// gaps draws times between requests, of which the mean is 1: gamma distributed, which is exponentially where they come at
+// random, and as a replica has them that gets one of k in turn where their squared variation is 1/k.
+func (h holder) gaps(random *rand.Rand) func() float64 {
+	if h.arrivals == 0 {
+		return random.ExpFloat64
+	}
+	shape := arrivalSteps / float64(h.arrivals)
+	return distuv.Gamma{Alpha: shape, Beta: shape, Src: random}.Rand
 }
 
 // at is what is held back at a load below 1: in periods by a quota, in mean times over a connection by a pool.
@@ -91,7 +122,7 @@ func (c heldCase) get() held {
 	return h
 }
 
-// simulate lets requests come at random (a Poisson process), the first of which is served first.
+// simulate lets requests come, the first of which is served first.
 func (c heldCase) simulate() held {
 	load := float64(c.load) / heldLoads
 	if c.servers > 0 {
@@ -104,7 +135,11 @@ func (c heldCase) simulate() held {
 // is lost, as in the kernel (kernel/sched/fair.c, __refill_cfs_bandwidth_runtime, without burst). Work is in requests.
 func (h holder) quota(load float64, random *rand.Rand) held {
 	room := math.Exp2(float64(h.size) / quotaSteps)
-	perPeriod := room * load
+	perPeriod, gap := room*load, h.gaps(random)
+	variation := 1.0
+	if h.arrivals > 0 {
+		variation = float64(h.arrivals) / arrivalSteps
+	}
 	var delays []float64
 	total := 0
 	period, left := 0.0, room // the period whose quota is taken, and what is left of it
@@ -124,14 +159,14 @@ func (h holder) quota(load float64, random *rand.Rand) held {
 	}
 	if perPeriod > quotaFluid {
 		for p := range quotaPeriods {
-			all := max(perPeriod+math.Sqrt(perPeriod)*random.NormFloat64(), 0)
+			all := max(perPeriod+math.Sqrt(variation*perPeriod)*random.NormFloat64(), 0)
 			for i := range quotaParts {
 				comes(float64(p)+(float64(i)+0.5)/quotaParts, all/quotaParts)
 			}
 		}
 	} else {
 		for at := 0.0; at < quotaPeriods || total < quotaRequests; {
-			at += random.ExpFloat64() / perPeriod
+			at += gap() / perPeriod
 			comes(at, 1)
 		}
 	}
@@ -148,9 +183,9 @@ func (h holder) pool(load float64, random *rand.Rand) held {
 	}
 	free := make([]float64, h.servers) // when each of the connections is, in their order
 	alone, all := make([]float64, poolRequests), make([]float64, poolRequests)
-	at := 0.0
+	at, gap := 0.0, h.gaps(random)
 	for i := range all {
-		at += random.ExpFloat64() / (float64(h.servers) * load)
+		at += gap() / (float64(h.servers) * load)
 		alone[i] = takes()
 		end := max(at, free[0]) + alone[i]
 		all[i] = end - at
@@ -183,6 +218,14 @@ func heldOf(delays []float64, total int) (h held) {
 func (h held) times(n float64) held {
 	for d := range h {
 		h[d] *= n
+	}
+	return h
+}
+
+// longest is the longer of each.
+func (h held) longest(other held) held {
+	for d := range h {
+		h[d] = max(h[d], other[d])
 	}
 	return h
 }

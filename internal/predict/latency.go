@@ -110,7 +110,7 @@ func (h *History) addEntries(a *graph.Analysis) {
 
 // upTo is what was known if only the stretches at rates up to most had been.
 func (h *History) upTo(most float64) *History {
-	less := &History{cores: h.cores, resources: map[string]*past{}, entries: map[string]*entryPast{},
+	less := &History{cores: h.cores, deals: h.deals, resources: map[string]*past{}, entries: map[string]*entryPast{},
 		connections: map[[2]string]*connectionsPast{}}
 	for _, rate := range h.rates {
 		if rate <= most {
@@ -257,12 +257,18 @@ type station struct {
 	parallel, share, visits float64
 	quota                   bool
 	pool                    *poolQueue
+	// arrivals is the squared variation of the times between requests.
+	arrivals Interval
+	// of is which part of the requests at the entries it had, at most all: each of two replicas has half of them. name is that
+	// which its replicas have, too.
+	of   float64
+	name string
 }
 
 // wait is the mean time, in seconds, that a request at the entries waits there for others if it is utilised so:
-// Sakasegawa's approximation of M/M/c, D ρ^(√(2(c+1))-1) / (c (1-ρ)); infinite from 1 on. Until a quota is used up, its
-// container has whole cores.
-func (s *station) wait(utilisation float64) float64 {
+// Sakasegawa's approximation of M/M/c, D ρ^(√(2(c+1))-1) / (c (1-ρ)), less what they come more evenly than at random;
+// infinite from 1 on. Until a quota is used up, its container has whole cores.
+func (s *station) wait(utilisation, arrivals float64) float64 {
 	if utilisation >= 1 {
 		return math.Inf(1)
 	}
@@ -276,7 +282,8 @@ func (s *station) wait(utilisation float64) float64 {
 	} else {
 		service *= servers / s.parallel
 	}
-	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation))
+	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation)) *
+		evenly(utilisation, arrivals, 1)
 }
 
 // withoutBusy is the station if a request takes as much where one follows the other.
@@ -291,7 +298,7 @@ func (s *station) withoutBusy() *station {
 
 // held is for how long, in seconds, its quota or its pool holds requests back if it is utilised so. Connections of the pool
 // are taken holds times as long as requests take over them.
-func (s *station) held(utilisation, holds float64) held {
+func (s *station) held(utilisation, holds, arrivals float64) held {
 	if s.pool != nil {
 		return s.pool.at(utilisation).times(s.pool.takes * holds)
 	}
@@ -300,11 +307,12 @@ func (s *station) held(utilisation, holds float64) held {
 	if !s.quota || busy.PerRequest <= 0 || left <= 0 {
 		return held{}
 	}
-	return quotaFor(left * quotaPeriod / busy.PerRequest).at(1 - (1-utilisation)*s.parallel/left).times(quotaPeriod)
+	room := left * quotaPeriod / busy.PerRequest * s.of // of its own requests, in a period
+	return quotaFor(room, 1-(1-utilisation)*s.parallel/left, arrivals).times(quotaPeriod)
 }
 
 func (r *Resource) station(d *Demand, share, visits float64) station {
-	return station{d, r.Parallel, share, visits, r.ParallelBy == "quota", nil}
+	return station{d, r.Parallel, share, visits, r.ParallelBy == "quota", nil, r.arrivals, r.of, r.Name}
 }
 
 // stationsOf are resources as they were.
@@ -317,21 +325,38 @@ func stationsOf(resources []Resource) (all []station) {
 	return all
 }
 
-// waiting is what requests wait for: others at all stations, on average, and what quotas and pools hold them back for, of
-// which the one that holds them back most counts.
+// waiting is what requests wait for: others at all stations, on average, and what pools and quotas hold them back for. Of
+// several the one that holds them back most counts; of replicas with a quota it is their mean.
 type waiting struct {
-	others float64
-	held   held
+	others      float64
+	pool, quota held
+	replicas    map[string][]held // of those with a quota
 }
 
-func (w *waiting) add(s *station, utilisation, holds float64) {
-	w.others += s.wait(utilisation)
-	w.hold(s.held(min(utilisation, 1), holds))
+func (w *waiting) add(s *station, utilisation, holds, arrivals float64) {
+	w.others += s.wait(utilisation, arrivals)
+	by := s.held(min(utilisation, 1), holds, arrivals)
+	switch {
+	case s.pool != nil:
+		w.pool = w.pool.longest(by)
+	case s.quota:
+		if w.replicas == nil {
+			w.replicas = map[string][]held{}
+		}
+		w.replicas[s.name] = append(w.replicas[s.name], by)
+	}
 }
 
-func (w *waiting) hold(by held) {
-	for d, seconds := range by {
-		w.held[d] = max(w.held[d], seconds)
+// finish finds what quotas hold back of what those of replicas do.
+func (w *waiting) finish() {
+	for _, all := range w.replicas {
+		var mean held
+		for _, of := range all {
+			for d := range mean {
+				mean[d] += of[d] / float64(len(all))
+			}
+		}
+		w.quota = w.quota.longest(mean)
 	}
 }
 
@@ -350,25 +375,28 @@ func waits(stations []station, rate float64) (value, low, high waiting) {
 				u.Value = min(u.Value, 1-1.0/heldLoads) // it is not known that it can be used up
 			}
 			if p.fixed < 1 {
-				value.hold(s.held(u.Value, 1).times(p.fixed))
+				value.pool = value.pool.longest(s.held(u.Value, 1, s.arrivals.Value).times(p.fixed))
 			} else {
-				value.add(s, u.Value, 1)
-				low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low)
+				value.add(s, u.Value, 1, s.arrivals.Value)
+				low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low, s.arrivals.Low)
 			}
-			high.add(s, *u.High**p.holds.High, *p.holds.High)
+			high.add(s, *u.High**p.holds.High, *p.holds.High, *s.arrivals.High)
 			continue
 		}
-		value.add(s, u.Value, 1)
-		low.add(s, u.Low, 1)
-		high.add(s.withoutBusy(), *u.High, 1)
+		value.add(s, u.Value, 1, s.arrivals.Value)
+		low.add(s, u.Low, 1, s.arrivals.Low)
+		high.add(s.withoutBusy(), *u.High, 1, *s.arrivals.High)
 	}
+	value.finish()
+	low.finish()
+	high.finish()
 	return value, low, high
 }
 
 // mayHold is whether quotas or pools may hold a request in a hundred back at a rate.
 func mayHold(stations []station, rate float64) bool {
 	_, _, high := waits(stations, rate)
-	return high.held[durations-1] > 0
+	return high.pool.longest(high.quota)[durations-1] > 0
 }
 
 // queues is a line over the sum of waits for each of the durations of an entry.
@@ -409,8 +437,13 @@ func fitQueues(all []entryObserved, stations []station) (*queues, error) {
 	return f, nil
 }
 
-// own is the share of a duration that nothing held back.
-func (w *waiting) own(o *entryObserved, d int) float64 { return max(1-w.held[d]/o.seconds[d], 0) }
+// own is the share of a duration that it had if nothing held requests back.
+func (w *waiting) own(o *entryObserved, d int) float64 {
+	mean := min(max(o.seconds[0]-w.quota[0], 0), o.seconds[d])
+	above := o.seconds[d] - mean
+	own := mean + math.Sqrt(max(above*above-w.quota[d]*w.quota[d], 0))
+	return max(min(own, o.seconds[d]-w.pool[d]), 0) / o.seconds[d]
+}
 
 func (l *line) fit(q []waiting, all []entryObserved, d int) {
 	expected := waitsOf[d]
@@ -465,9 +498,15 @@ func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latenc
 	return l, false
 }
 
-// value is a duration of those that wait for so long.
+// value is a duration of those that wait for so long. Who is held back by a quota is not who takes long by itself: of both,
+// what is above the mean is as that of a sum of what varies independently.
 func (f *queues) value(d int, w *waiting) float64 {
-	return f.lines[d].r + f.lines[d].k*w.others + w.held[d]
+	of := func(d int) float64 { return f.lines[d].r + f.lines[d].k*w.others }
+	mean := min(of(0), of(d))
+	if d == 0 {
+		return mean + max(w.quota[0], w.pool[0])
+	}
+	return max(mean+math.Hypot(of(d)-mean, w.quota[d]), of(d)+w.pool[d])
 }
 
 // half is half of the interval of what a stretch of time has at a sum of waits: the line's and the stretches' own

@@ -129,7 +129,7 @@ func (p *connectionsPast) station() *station {
 	if over > rate*poolVisits || rate > over*poolVisits || !(takes > 0) || !(spread >= 0) || math.IsInf(spread, 0) {
 		return nil
 	}
-	s := &station{demand: &d, parallel: p.Open, share: 1, visits: 1, pool: &poolQueue{holder: poolOf(p.Open, spread),
+	s := &station{demand: &d, parallel: p.Open, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(p.Open, spread),
 		client: p.Client, server: p.Server, takes: takes}}
 	if !s.wasWaitedFor(p.all) {
 		return nil

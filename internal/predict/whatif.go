@@ -39,10 +39,12 @@ type Prediction struct {
 	LeastRate    float64 `json:"least_rate"`
 	GreatestRate float64 `json:"greatest_rate"`
 	// Limit is the rate at which the first of the resources is used up, or all connections of a pool are busy; nil where that
-	// is not known, or there is none. Its lower bound is no higher than the rate up to which nothing else can be used up
+	// is not known, or there is none. Where UpperBound is true it is no estimate of the limit: no more than that can be served,
+	// by CPU time, and it is not known how much less, as Doubts say. Its lower bound is no higher than the rate up to which nothing else can be used up
 	// before. AtMost is why that is below the bound of what is known: the limit is at most that; empty where nothing else can
 	// be the limit.
-	Limit *Interval `json:"limit,omitempty"`
+	Limit      *Interval `json:"limit,omitempty"`
+	UpperBound bool      `json:"upper_bound,omitempty"`
 	// LimitedBy is the resource's node, or CLIENT>SERVER of Pools.
 	LimitedBy string     `json:"limited_by,omitempty"`
 	AtMost    string     `json:"at_most,omitempty"`
@@ -97,6 +99,10 @@ type Resource struct {
 	// then is what it takes in the scenario, of which share of its requests.
 	then  *Demand
 	share float64
+	// arrivals is the squared variation of the times between its requests, of the part of those at the entries that it had, at
+	// most all.
+	arrivals Interval
+	of       float64
 }
 
 // LimitName is what LimitedBy is called: "web", "CPUs of host-1", "the 4 connections of web to db".
@@ -110,6 +116,16 @@ func (p *Prediction) LimitName() string {
 		return pool.name()
 	}
 	return p.LimitedBy
+}
+
+// CPUTimeOf is what UpperBound is by: "the CPU time of web", "the CPUs of host-1".
+func (p *Prediction) CPUTimeOf() string {
+	for i := range p.Resources {
+		if r := &p.Resources[i]; r.Node == p.LimitedBy && r.isHost() {
+			return "the " + r.Name
+		}
+	}
+	return "the CPU time of " + p.LimitName()
 }
 
 // LimitingPool is the pool that is the limit; nil where it is none.
@@ -138,6 +154,8 @@ type History struct {
 	// connections are by client and server.
 	connections map[[2]string]*connectionsPast
 	nodes       map[string]*nodePast
+	// deals are by the names of containers that have replicas.
+	deals map[string]*dealt
 }
 
 type past struct {
@@ -151,6 +169,8 @@ type observed struct {
 	by       string
 	// polling is the part of Cores of what looks for something now and then.
 	polling float64
+	// own is the rate of its own requests, 0 where it is not known.
+	own float64
 	// asked are requests per second by endpoint, at all entries.
 	asked map[string]float64
 }
@@ -167,6 +187,7 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 	h.cores = cores
 	h.addEntries(a)
 	h.addDoubts(a)
+	h.addDeals(a)
 	h.rates = append(h.rates, a.ArrivalRate)
 	asked := map[string]float64{}
 	for _, e := range a.Entries {
@@ -185,7 +206,11 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 		if r.Node == graph.CPUsOf(r.Host) {
 			used[r.Host] = r.CPUCores
 		}
-		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy, r.PollingCores, asked})
+		own := 0.0
+		if r.ArrivalRate != nil {
+			own = *r.ArrivalRate
+		}
+		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy, r.PollingCores, own, asked})
 	}
 	h.addPower(used, watts)
 }
@@ -217,11 +242,13 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	slices.SortFunc(p.Resources, func(a, b Resource) int { return cmp.Compare(a.Node, b.Node) })
 	c := change{Scenario: &s, prediction: p, names: names, cores: h.cores, host: map[string]*Resource{}}
 	c.apply()
+	h.dealAnew(p, &s)
 	pools := h.poolStations()
 	h.predictEntries(p, &s, stationsOf(now), pools)
 	h.predictPower(p, &s)
 	p.finish()
 	h.predictDoubts(p, &s, pools)
+	p.UpperBound = p.Limit != nil && len(p.Doubts) > 0 && p.LimitingPool() == nil
 	p.leaveDurationsOpen()
 	return p, nil
 }
@@ -270,8 +297,14 @@ func (s *Scenario) check(names map[string]int, cores map[string]float64) error {
 // fit is the resources as they were, in the order of their nodes.
 func (h *History) fit() []Resource {
 	all := make([]Resource, 0, len(h.resources))
+	replicas := map[string]float64{}
 	for _, node := range slices.Sorted(maps.Keys(h.resources)) {
-		all = append(all, h.resources[node].resource())
+		r := h.resources[node].resource()
+		all = append(all, r)
+		replicas[r.Name]++
+	}
+	for i := range all {
+		all[i].arrivals = h.deals[all[i].Name].arrivalsAt(replicas[all[i].Name])
 	}
 	return all
 }
@@ -297,7 +330,7 @@ func (p *past) resource() Resource {
 	slices.SortFunc(busiest, func(a, b observed) int { return cmp.Compare(a.parallel, b.parallel) })
 	middle := busiest[len(busiest)/2]
 	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, Host: p.Host,
-		share: 1}
+		share: 1, of: p.part()}
 	if middle.by == "left" {
 		lefts := make([]float64, len(p.all))
 		for i := range p.all {
@@ -326,6 +359,20 @@ func (p *past) resource() Resource {
 		}
 	}
 	return r
+}
+
+// part is which part of the requests at the entries it got, at most all.
+func (p *past) part() float64 {
+	own, all := 0.0, 0.0
+	for i := range p.all {
+		if o := &p.all[i]; o.own > 0 {
+			own, all = own+o.own, all+o.Rate
+		}
+	}
+	if own == 0 {
+		return 1
+	}
+	return min(own/all, 1)
 }
 
 // Over is the interval of a share: of the estimate over n.

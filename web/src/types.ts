@@ -806,6 +806,8 @@ export interface WhatIf {
   greatest_rate: number
   limit?: Interval
   /** The node of a resource, or CLIENT>SERVER of a pool. */
+  /** That the limit is no estimate: by CPU time no more can be served, and what is in doubts may be used up before. */
+  upper_bound?: boolean
   limited_by?: string
   /** Why the limit may be less than what is told, from its lower bound on. */
   at_most?: string

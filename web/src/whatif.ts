@@ -56,7 +56,7 @@ export const poolName = (p: Pool): string => (p.open === 1 ? `the connection of 
 export const shareOf = (i: Interval, open: number): Interval => ({ value: i.value / open, low: i.low / open, high: i.high === undefined ? undefined : i.high / open })
 
 /** What comes before the doubts about a limit. */
-export const doubtsText = (a: WhatIf): string => (limitingPool(a) ? 'The limit may be another one:' : 'The limit cannot be told, since this may be used up before:')
+export const doubtsText = (a: WhatIf): string => (limitingPool(a) ? 'The limit may be another one:' : 'This may be used up before:')
 
 export interface WhatIfVerdict {
   kind: 'good' | 'worse' | 'unsure'
@@ -79,6 +79,10 @@ export function verdictOf(a: WhatIf): WhatIfVerdict {
   }
   const far = a.limit.value > 1.05 * a.greatest_rate ? `, ${(a.limit.value / a.greatest_rate).toFixed(1)} times the greatest rate that there was` : ''
   const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
+  if (a.upper_bound) {
+    const most = `It is at most about ${rate(a.limit.value)}, by ${a.limited_by?.startsWith('cpus/') ? 'the ' : 'the CPU time of '}`
+    return { kind: 'unsure', before: `The limit cannot be told. ${most}`, name, after: '', note: `The load asked for is ${at}${a.limit.value < a.rate ? ': it does not get there' : ''}.` }
+  }
   // Where nobody was seen to wait for the pool, it may be none.
   if (a.limit.value < a.rate && (!pool || pool.waited)) return { kind: 'worse', before: '', name: pool ? upper(name) : name, after: ` ${!pool ? 'is used up' : pool.open === 1 ? 'is busy' : 'are all busy'} ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
   if (a.limit.value < a.rate) return { kind: 'unsure', before: 'There may be no room. Used up first: ', name, after: `, ${text}`, note: `The load asked for is ${at}.` }
