@@ -24,6 +24,8 @@ type limitedApp struct {
 const (
 	// workerQuota is in cores, workerTime the CPU time in microseconds for a request.
 	workerQuota, workerTime = 0.2, 2000
+	// gateAtOnce is how many requests the gate lets through at a time, gatePause how many microseconds each takes behind it.
+	gateAtOnce, gatePause = 4, 20_000
 	// poolConnections is how many there are to PostgreSQL, logBytes what is written to the disk for a request, and logWrites
 	// how many writes per second the disk takes of the container that does so: some for each record.
 	poolConnections, logBytes, logWrites = 4, 64 << 10, 400
@@ -54,6 +56,20 @@ var limitedApps = []limitedApp{
 		text := fmt.Sprintf("of %d connections %.2f are busy; the server takes %.2f cores, PostgreSQL %.2f; the host is idle for %.0f %% "+
 			"of the time", poolConnections, busy, *front.CPUCores, *db.CPUCores, 100*last.Idle)
 		return text, last.idleEnough(busy >= 0.9*poolConnections && *front.CPUCores+*db.CPUCores < 0.7, text)
+	}},
+	{name: "a gate of 4 requests at a time to another server", part: "limits-gate", first: 15, start: startGate, proof: func(s *appStage,
+		last *loadStep) (string, error) {
+		front, back := last.usage(s.container("front")), last.usage(s.container("back"))
+		if front == nil || back == nil || front.CPUCores == nil || back.CPUCores == nil {
+			return "", errors.New("nothing is known of the containers")
+		}
+		busy := 0.0
+		for _, c := range last.analysis.Connections {
+			busy += c.Busy
+		}
+		text := fmt.Sprintf("%.2f requests to the other server are under way; the server takes %.2f cores, the other one %.2f; the host is "+
+			"idle for %.0f %% of the time", busy, *front.CPUCores, *back.CPUCores, 100*last.Idle)
+		return text, last.idleEnough(busy >= 0.8*gateAtOnce && *front.CPUCores+*back.CPUCores < 0.7, text)
 	}},
 	{name: "a log on a disk", part: "limits-disk", first: 10, start: startLog, proof: func(s *appStage, last *loadStep) (string, error) {
 		for _, r := range last.analysis.Resources {
@@ -133,6 +149,15 @@ func startPool(s *appStage) (url string, err error) {
 		return "", err
 	}
 	front, err := s.run("front", nil, "/apps", "pool", database+":5432", fmt.Sprint(poolConnections))
+	return "http://" + front + ":8080/", err
+}
+
+func startGate(s *appStage) (url string, err error) {
+	back, err := s.run("back", nil, "/apps", "pause", "-", fmt.Sprint(gatePause))
+	if err != nil {
+		return "", err
+	}
+	front, err := s.run("front", nil, "/apps", "gate", back+":8080", fmt.Sprint(gateAtOnce))
 	return "http://" + front + ":8080/", err
 }
 

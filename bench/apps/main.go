@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,7 +18,7 @@ import (
 const listen = ":8080"
 
 func main() {
-	err := fmt.Errorf("usage: apps pool ADDRESS CONNECTIONS | apps work ADDRESS MICROSECONDS | apps log FILE BYTES")
+	err := fmt.Errorf("usage: apps pool ADDRESS CONNECTIONS | apps work ADDRESS MICROSECONDS | apps log FILE BYTES | apps gate ADDRESS AT-ONCE | apps pause - MICROSECONDS")
 	if len(os.Args) == 4 {
 		var n int
 		if n, err = strconv.Atoi(os.Args[3]); err == nil {
@@ -28,6 +29,10 @@ func main() {
 				err = serveWork(os.Args[2], time.Duration(n)*time.Microsecond)
 			case "log":
 				err = serveLog(os.Args[2], n)
+			case "gate":
+				err = serveGate(os.Args[2], n)
+			case "pause":
+				err = servePause(time.Duration(n) * time.Microsecond)
 			}
 		}
 	}
@@ -121,6 +126,32 @@ func serveLog(path string, length int) error {
 			return
 		}
 		fmt.Fprintln(w, "written")
+	}))
+}
+
+// serveGate answers a request with what another server does, so many of which it asks at a time, each over a connection of
+// its own: how many that are is not seen.
+func serveGate(address string, atOnce int) error {
+	gate := make(chan struct{}, atOnce)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return http.ListenAndServe(listen, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		gate <- struct{}{}
+		defer func() { <-gate }()
+		answer, err := client.Get("http://" + address + "/")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer answer.Body.Close()
+		io.Copy(w, answer.Body)
+	}))
+}
+
+// servePause answers a request after a time in which it does nothing.
+func servePause(d time.Duration) error {
+	return http.ListenAndServe(listen, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(d)
+		fmt.Fprintln(w, "paused")
 	}))
 }
 
