@@ -75,7 +75,8 @@ func (j *judge) add(step *loadStep) error {
 		return err
 	}
 	j.limits = append(j.limits, toldLimit{step, p})
-	j.latencies, err = addLatencies(j.latencies, &j.history, step, j.times, j.ahead...)
+	progress("the limit is told as %s", limitSaid(p))
+	j.latencies, err = addLatencies(j.latencies, j.run, &j.history, step, j.times, j.ahead...)
 	return err
 }
 
@@ -127,7 +128,6 @@ func (a *limitedApp) raise(ctx context.Context, host *outsight.Host, o options, 
 		if err := j.add(step); err != nil {
 			return err
 		}
-		progress("%s: asked for %.0f/s, served %.0f/s; %s", a.name, rate, step.Served, limitSaid(j.limits[len(j.limits)-1].Prediction))
 		if !step.keptUp() {
 			if j.run.Proof, err = a.proof(s, step); err != nil {
 				return err

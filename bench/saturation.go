@@ -144,7 +144,6 @@ func raiseShop(ctx context.Context, o options, j *judge) (err error) {
 		if err := j.add(step); err != nil {
 			return err
 		}
-		progress("demo: asked for %.0f/s, served %.0f/s; %s", rate, step.Served, limitSaid(j.limits[len(j.limits)-1].Prediction))
 		if !step.keptUp() || rate > 5000 {
 			return j.run.save(o.save, "saturation")
 		}
@@ -154,15 +153,18 @@ func raiseShop(ctx context.Context, o options, j *judge) (err error) {
 // toldLatency is what was told of the 99th percentile at a rate, which is times the greatest until then, and what was seen.
 type toldLatency struct {
 	at, times, seen float64
-	entry           predict.Entry
+	// low and high are between what would be seen by chance in nine of ten cases.
+	low, high float64
+	entry     predict.Entry
 }
 
 // addLatencies puts what is seen at a rate beside what was told of it before, and adds what is told of rates that are so
 // many steps ahead, each of which is times the one before.
-func addLatencies(told []toldLatency, history *predict.History, now *loadStep, times float64, steps ...int) ([]toldLatency, error) {
+func addLatencies(told []toldLatency, run *loadRun, history *predict.History, now *loadStep, times float64, steps ...int) ([]toldLatency, error) {
+	low, high := run.p99ByChance(now)
 	for i := range told {
-		if told[i].at == now.Asked {
-			told[i].seen = now.p99()
+		if t := &told[i]; t.at == now.Asked {
+			t.seen, t.low, t.high = now.p99(), low, high
 		}
 	}
 	for _, n := range steps {
@@ -190,6 +192,12 @@ func (t *toldLatency) within() bool {
 	return t.seen >= p99.Low && (p99.High == nil || t.seen <= *p99.High)
 }
 
+// byChance is that what was told may be what is seen, for chance.
+func (t *toldLatency) byChance() bool {
+	value := t.entry.Then.P99.Value
+	return t.low <= value && value <= t.high
+}
+
 // off is by how much what was told is off, as a share.
 func (t *toldLatency) off() float64 { return math.Abs(t.entry.Then.P99.Value/t.seen - 1) }
 
@@ -213,16 +221,38 @@ func latenciesAhead(name string, told []toldLatency, greatest float64) (rows []r
 
 // latencyTable is the same for a page.
 func latencyTable(told []toldLatency, greatest float64) string {
-	lines := [][]string{{"p99 at this share of the limit", "told at", "told", "bounds", "seen", "off by", "within"}}
+	lines := [][]string{{"p99 at this share of the limit", "told at", "told", "bounds", "seen", "by chance", "off by", "within"}}
 	for _, t := range told {
 		if t.tried(greatest) {
 			p99 := t.entry.Then.P99
 			lines = append(lines, []string{fmt.Sprintf("%.0f %%", 100*t.at/greatest), fmt.Sprintf("%.0f %%", 100*t.at/t.times/greatest),
 				fmt.Sprintf("%.1f ms", 1e3*p99.Value), millisecondBounds(&p99), fmt.Sprintf("%.1f ms", 1e3*t.seen),
-				fmt.Sprintf("%.0f %%", 100*t.off()), yes(t.within())})
+				fmt.Sprintf("%.1f to %.1f ms", 1e3*t.low, 1e3*t.high), fmt.Sprintf("%.0f %%", 100*t.off()), yes(t.within())})
 		}
 	}
-	return markdown(lines)
+	return latencySummary(told, greatest) + "\n\n" + markdown(lines)
+}
+
+// latencySummary counts how many of what was told holds, at up to 80 % of the limit.
+func latencySummary(told []toldLatency, greatest float64) string {
+	var all, within, near, chance int
+	for _, t := range told {
+		if !t.tried(greatest) || t.at > 0.8*greatest {
+			continue
+		}
+		all++
+		switch {
+		case 100*t.off() <= latencyBudget:
+			near++
+		case t.byChance():
+			chance++
+		}
+		if t.within() {
+			within++
+		}
+	}
+	return fmt.Sprintf("At up to 80 %% of the limit, p99 is within its bounds in %d of %d, told within %d %% in %d, and else not further off than "+
+		"chance in %d.", within, all, latencyBudget, near, chance)
 }
 
 func millisecondBounds(i *predict.Interval) string {

@@ -114,7 +114,6 @@ func measureWhatif(ctx context.Context, o options) (rows []row, err error) {
 		if err != nil {
 			return nil, err
 		}
-		progress("what-if: asked for %.0f/s, served %.0f/s, p99 %.1f ms", rate, step.Served, 1e3*step.p99())
 		rate *= whatifStep
 	}
 	lines := [][]string{{"", "", "told", "bounds", "measured", "off by", "within"}}
