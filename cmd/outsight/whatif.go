@@ -105,12 +105,15 @@ func (a *whatifAnswer) write(out io.Writer) error {
 		}
 		fmt.Fprint(w, head)
 		head = ""
-		then, waited := p.Busy.Over(p.Open), ""
-		if p.Waited {
-			waited = ", waited for"
+		then, what, of := p.Busy.Over(p.Open), "connections", fmt.Sprintf("%.0f connections", p.Open)
+		switch {
+		case p.Ceiling:
+			what, of = "requests at a time", fmt.Sprintf("%.2g at a time", p.Open)
+		case p.Waited:
+			of += ", waited for"
 		}
-		fmt.Fprintf(w, "connections of %s\t%s\t%s\t%s\t%s\t%s\t%.0f connections%s\t–\t–\n", p.Name, share(p.Before.Value/p.Open),
-			share(then.Value), bounds(&then, share), limitText(p.Limit, rate), limitBounds(p.Limit, rate), p.Open, waited)
+		fmt.Fprintf(w, "%s of %s\t%s\t%s\t%s\t%s\t%s\t%s\t–\t–\n", what, p.Name, share(p.Before.Value/p.Open),
+			share(then.Value), bounds(&then, share), limitText(p.Limit, rate), limitBounds(p.Limit, rate), of)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -256,6 +259,9 @@ func (a *whatifAnswer) verdict(rate func(float64) string) string {
 	text := fmt.Sprintf("Used up first: %s, at %s %s", a.LimitName(), rate(a.Limit.Value), limitBounds(a.Limit, rate))
 	if times := a.Limit.Value / a.GreatestRate; times > 1 {
 		text += fmt.Sprintf(", %.1f times the greatest rate that there was", times)
+	}
+	if pool := a.LimitingPool(); pool != nil && pool.Ceiling {
+		text += ", since no more were seen under way while others waited"
 	}
 	if len(a.Doubts) > 0 {
 		return text + "." + a.doubts()

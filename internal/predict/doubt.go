@@ -31,6 +31,9 @@ type Pool struct {
 	// Waited is that the client waited in the past as requests wait for a queue with so many servers: the durations at the
 	// entries have it, and the bounds of Limit are those of how long connections are taken.
 	Waited bool `json:"waited"`
+	// Ceiling is that it is not known what it is: no more than Open requests were under way at a time, on average, while others
+	// waited in the client. It was full then, and Limit is what was served.
+	Ceiling bool `json:"ceiling,omitempty"`
 
 	queued bool // the estimate of durations has all of its queue
 }
@@ -39,6 +42,9 @@ type Pool struct {
 func (p *Pool) id() string { return p.Client + ">" + p.Server }
 
 func (p *Pool) name() string {
+	if p.Ceiling {
+		return fmt.Sprintf("the %.2g requests at a time of %s", p.Open, p.Name)
+	}
 	if p.Open == 1 {
 		return "the connection of " + p.Name
 	}
@@ -155,15 +161,21 @@ func (p *connectionsPast) pool(mean, rate float64) *Pool {
 // poolIn is the pool in a scenario. With more or fewer containers it is not known whether there are as many connections: a
 // sign of that is only that there were no more when more were needed.
 func (p *connectionsPast) poolIn(of *Prediction, s *Scenario) *Pool {
-	if !s.hasOthers() {
-		return p.pool(of.MeanRate, of.Rate)
+	share := 1.0
+	if s.hasOthers() {
+		share = of.share(p.Client)
 	}
-	share := of.share(p.Client)
 	pool := p.pool(of.MeanRate, of.Rate*share)
+	if pool == nil {
+		pool = p.ceiling(of.MeanRate, of.Rate*share)
+	}
+	if !s.hasOthers() {
+		return pool
+	}
 	if pool == nil || !pool.Fixed || share <= 0 {
 		return nil
 	}
-	pool.Fixed = false
+	pool.Fixed, pool.queued, pool.Waited = false, false, false
 	if pool.Limit != nil {
 		*pool.Limit = pool.Limit.Over(share)
 	}
@@ -228,6 +240,9 @@ func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 	for i := range p.Resources {
 		r := &p.Resources[i]
 		n := h.nodes[r.Node]
+		if first := p.LimitingPool(); first != nil && first.Ceiling && first.Client == r.Node {
+			continue // that is what it waits for
+		}
 		if n == nil || n.requests <= 0 || n.waited < waitsMuch*n.took || n.waited < waitsLong*n.requests {
 			continue
 		}

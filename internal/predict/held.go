@@ -18,7 +18,7 @@ const (
 	// heldLoads is at how many loads, the greatest of which is a step below 1.
 	heldLoads = 64
 	// quotaPeriods is for how many periods of a quota, and quotaRequests for how many requests at least.
-	quotaPeriods, quotaRequests = 1000, 100_000
+	quotaPeriods, quotaRequests = 1000, 40_000
 	// quotaFluid is from how many requests in a period on their work comes in quotaParts equal parts, whose sum alone
 	// is by chance.
 	quotaFluid, quotaParts = 64, 32

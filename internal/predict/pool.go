@@ -52,14 +52,19 @@ type connectionsObserved struct {
 	rate float64
 	graph.Connections
 	served, took float64
+	// inside is how many requests are in the client on average, NaN where that is not known, and used its utilisation.
+	inside, used float64
 }
 
 func (h *History) addConnections(a *graph.Analysis) {
 	if h.connections == nil {
 		h.connections = map[[2]string]*connectionsPast{}
 	}
-	clients, called := map[string]*graph.Resource{}, map[string]float64{}
+	clients, called, utilised := map[string]*graph.Resource{}, map[string]float64{}, map[string]float64{}
 	for i := range a.Resources {
+		if r := &a.Resources[i]; r.Parallel > 0 {
+			utilised[r.Node] = r.CPUCores / r.Parallel
+		}
 		if r := &a.Resources[i]; r.Latency != nil && r.ArrivalRate != nil && *r.ArrivalRate > 0 {
 			clients[r.Node] = r
 		}
@@ -78,10 +83,11 @@ func (h *History) addConnections(a *graph.Analysis) {
 			h.connections[key] = p
 		}
 		p.Connections = c
-		o := connectionsObserved{a.ArrivalRate, c, math.NaN(), math.NaN()}
+		o := connectionsObserved{rate: a.ArrivalRate, Connections: c, served: math.NaN(), took: math.NaN(), inside: math.NaN()}
 		if r := clients[c.Client]; r != nil {
 			// With CPU time that is not for requests, which stays in it, waits would seem to be shorter at low rates.
-			o.served = *r.ArrivalRate
+			o.served, o.inside, o.used = *r.ArrivalRate, float64(*r.Latency)**r.ArrivalRate, utilised[r.Node]
+			o.used = max(o.used, utilised[graph.CPUsOf(r.Host)])
 			o.took = float64(*r.Latency) - (r.Queued+called[c.Client]-c.Busy)/o.served
 		}
 		p.all = append(p.all, o)

@@ -256,10 +256,14 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 // leaveDurationsOpen takes the upper bounds of durations away where something else than CPU time, of which there is a sign,
 // may be used up, and what waits for it is in no model.
 func (p *Prediction) leaveDurationsOpen() {
-	if !slices.ContainsFunc(p.Doubts, func(d Doubt) bool { return !d.modelled }) || p.Limit == nil || p.Rate < p.Limit.Low {
+	ceiling := p.LimitingPool() != nil && p.LimitingPool().Ceiling
+	if !ceiling && !slices.ContainsFunc(p.Doubts, func(d Doubt) bool { return !d.modelled }) || p.Limit == nil || p.Rate < p.Limit.Low {
 		return
 	}
 	for i := range p.Entries {
+		if e := &p.Entries[i]; ceiling && p.Rate >= p.Limit.Value {
+			e.Then, e.Saturated = nil, e.Before != nil
+		}
 		if then := p.Entries[i].Then; then != nil {
 			for _, of := range then.each() {
 				of.High = nil

@@ -746,6 +746,8 @@ export interface Pool {
   /** There were no more when more were needed. */
   fixed: boolean
   /** The client waited for them as for a queue. */
+  /** No more than open requests were under way at a time while others waited: it is not known what it is. */
+  ceiling?: boolean
   waited: boolean
 }
 

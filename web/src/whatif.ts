@@ -50,7 +50,7 @@ export const usedBounds = (i: Interval): string => bounds(i, percent).replace(' 
 export const limitingPool = (a: WhatIf): Pool | undefined => a.pools.find((p) => `${p.client}>${p.server}` === a.limited_by)
 
 /** Connections, as the command line has them. */
-export const poolName = (p: Pool): string => (p.open === 1 ? `the connection of ${p.name}` : `the ${p.open} connections of ${p.name}`)
+export const poolName = (p: Pool): string => (p.ceiling ? `the ${Number(p.open.toPrecision(2))} requests at a time of ${p.name}` : p.open === 1 ? `the connection of ${p.name}` : `the ${p.open} connections of ${p.name}`)
 
 /** How full a pool is. */
 export const shareOf = (i: Interval, open: number): Interval => ({ value: i.value / open, low: i.low / open, high: i.high === undefined ? undefined : i.high / open })
@@ -84,7 +84,7 @@ export function verdictOf(a: WhatIf): WhatIfVerdict {
     return { kind: 'unsure', before: `The limit cannot be told. ${most}`, name, after: '', note: `The load asked for is ${at}${a.limit.value < a.rate ? ': it does not get there' : ''}.` }
   }
   // Where nobody was seen to wait for the pool, it may be none.
-  if (a.limit.value < a.rate && (!pool || pool.waited)) return { kind: 'worse', before: '', name: pool ? upper(name) : name, after: ` ${!pool ? 'is used up' : pool.open === 1 ? 'is busy' : 'are all busy'} ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
+  if (a.limit.value < a.rate && (!pool || pool.waited)) return { kind: 'worse', before: '', name: pool ? upper(name) : name, after: ` ${!pool ? 'is used up' : pool.ceiling ? 'are all that get through' : pool.open === 1 ? 'is busy' : 'are all busy'} ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
   if (a.limit.value < a.rate) return { kind: 'unsure', before: 'There may be no room. Used up first: ', name, after: `, ${text}`, note: `The load asked for is ${at}.` }
   const sure = a.limit.low >= a.rate && a.doubts.length === 0
   return { kind: sure ? 'good' : 'unsure', before: sure ? 'There is room. Used up first: ' : 'There may be room. Used up first: ', name, after: `, ${text}${far}`, note: `The load asked for is ${at}${sure ? '' : ': within the bounds of the limit'}.${mostText(a)}` }

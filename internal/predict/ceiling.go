@@ -1,0 +1,68 @@
+package predict
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+const (
+	// crowdedLeast is how many stretches have to be crowded for a ceiling to be told, crowdedWaits the least number of requests
+	// that wait in one, also as a share of those that are under way.
+	crowdedLeast, crowdedWaits, crowdedShare = 3, 1, 0.5
+	// ceilingSpread is how many times the least number of requests under way the greatest may be, of crowded stretches, and
+	// ceilingSlower how many times as long each may take as in those that are not.
+	ceilingSpread, ceilingSlower = 1.15, 1.5
+	// ceilingUsed is the share of its CPU time up to which a client has another reason to let no more through.
+	ceilingUsed = 0.8
+)
+
+// ceiling is the pool of which nothing tells how many requests it lets through at a time, if the past shows it: in crowded
+// stretches more and more requests wait in the client, as many as ever are under way to the server, and the server takes as
+// long for each as before. What could be served then is the limit. nil is that nothing is seen of one: as long as fewer come
+// than it lets through, there is no sign of it.
+func (p *connectionsPast) ceiling(mean, rate float64) *Pool {
+	var crowded, calm []connectionsObserved
+	for _, o := range p.all {
+		waiting := o.inside - o.Busy
+		switch {
+		case math.IsNaN(waiting):
+		case waiting >= crowdedWaits && waiting >= crowdedShare*o.Busy:
+			crowded = append(crowded, o)
+		default:
+			calm = append(calm, o)
+		}
+	}
+	if len(crowded) < crowdedLeast || len(calm) < crowdedLeast {
+		return nil
+	}
+	byBusy := func(a, b connectionsObserved) int { return cmp.Compare(a.Busy, b.Busy) }
+	least, most := slices.MinFunc(crowded, byBusy).Busy, slices.MaxFunc(crowded, byBusy).Busy
+	if most > ceilingSpread*least || slices.MaxFunc(calm, byBusy).Busy > most ||
+		takes(crowded) > ceilingSlower*takes(calm) || slices.ContainsFunc(crowded, func(o connectionsObserved) bool { return o.used > ceilingUsed }) {
+		return nil
+	}
+	d, err := FitDemand(p.busy())
+	if err != nil {
+		return nil
+	}
+	var limit, open float64
+	low, high := math.Inf(1), 0.0
+	for _, o := range crowded {
+		limit, open = limit+o.rate/float64(len(crowded)), open+o.Busy/float64(len(crowded))
+		low, high = min(low, o.rate), max(high, o.rate)
+	}
+	// As far off as the stretches are from each other, on either side.
+	low, high = max(low-(high-low), 0), high+(high-low)
+	return &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: open, Before: d.Cores(mean), Busy: d.Cores(rate),
+		Limit: &Interval{limit, low, &high}, Fixed: true, Waited: true, Ceiling: true, queued: true}
+}
+
+// takes is how long a request over the connections takes, in seconds.
+func takes(all []connectionsObserved) float64 {
+	busy, rate := 0.0, 0.0
+	for _, o := range all {
+		busy, rate = busy+o.Busy, rate+o.Rate
+	}
+	return busy / rate
+}
