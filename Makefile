@@ -250,7 +250,7 @@ bench-placement: ## two jobs of a data cluster on placements that are deployed, 
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
 
 .PHONY: bench-predict
-bench-predict: ## raise the load of the demo shop and of three other applications to their limits, and try what-ifs: what was told beside what came; rewrites tables of docs/analysis.md (root; 25 minutes)
+bench-predict: ## raise the load of the demo shop and of four other applications to their limits, and try what-ifs: what was told beside what came; rewrites tables of docs/analysis.md (root; 25 minutes)
 	@scripts/install bench
 	@$(MAKE) build
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation,limits,whatif -docs docs

@@ -17,6 +17,11 @@ import (
 // document replaces a generated part of a page, so that no number in it is typed by hand. It lies
 // between two comments that name it.
 func (o options) document(page, part, generated string) error {
+	return o.documentOf(page, part, machine(), generated)
+}
+
+// documentOf is document of what was measured where and when measured says.
+func (o options) documentOf(page, part, measured, generated string) error {
 	if o.docs == "" {
 		return nil
 	}
@@ -32,7 +37,7 @@ func (o options) document(page, part, generated string) error {
 	if !begins || !ends {
 		return fmt.Errorf("page %q has no part %q", path, part)
 	}
-	return os.WriteFile(path, []byte(before+begin+machine()+"\n\n"+strings.TrimSpace(generated)+"\n"+end+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+measured+"\n\n"+strings.TrimSpace(generated)+"\n"+end+after), 0o644)
 }
 
 // machine says where and when the numbers are from, and what else the machine did.

@@ -57,7 +57,7 @@ var limitedApps = []limitedApp{
 			"of the time", poolConnections, busy, *front.CPUCores, *db.CPUCores, 100*last.Idle)
 		return text, last.idleEnough(busy >= 0.9*poolConnections && *front.CPUCores+*db.CPUCores < 0.7, text)
 	}},
-	{name: "a gate of 4 requests at a time to another server", part: "limits-gate", first: 15, start: startGate, proof: func(s *appStage,
+	{name: "a gate of 4 requests at a time to another server", part: "limits-gate", first: 25, start: startGate, proof: func(s *appStage,
 		last *loadStep) (string, error) {
 		front, back := last.usage(s.container("front")), last.usage(s.container("back"))
 		if front == nil || back == nil || front.CPUCores == nil || back.CPUCores == nil {

@@ -99,7 +99,7 @@ func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options
 		}
 	}
 	latencies := latenciesAhead(a.name, j.latencies, j.greatest)
-	return append(rows, latencies...), o.document("analysis.md", a.part, fmt.Sprintf("The limit is %.0f/s: %s.\n\n%s\n%s",
+	return append(rows, latencies...), o.documentOf("analysis.md", a.part, j.run.Machine, fmt.Sprintf("The limit is %.0f/s: %s.\n\n%s\n%s",
 		j.greatest, j.run.Proof, markdown(lines), latencyTable(j.latencies, j.greatest)))
 }
 

@@ -75,7 +75,7 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := [][]string{{"told at this share of the greatest rate", "of one load", "off by", "of all loads so far", "bounds", "off by",
+	lines := [][]string{{"told at this share of the greatest rate", "others take", "of one load", "off by", "of all loads so far", "by", "bounds", "off by",
 		"within", "what else is told"}}
 	for i := range j.limits {
 		t := &j.limits[i]
@@ -91,19 +91,25 @@ func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
 			r.budget = saturationBudget
 		}
 		rows = append(rows, r)
-		line := []string{fmt.Sprintf("%.0f %%", 100*share), fmt.Sprintf("%.0f/s", saturation), fmt.Sprintf("%.0f %%", 100*off), "–", "",
-			"", "", ""}
+		others := j.run.Cores
+		for _, r := range t.analysis.Resources {
+			if r.ParallelBy == "left" {
+				others -= r.Parallel
+			}
+		}
+		line := []string{fmt.Sprintf("%.0f %%", 100*share), fmt.Sprintf("%.2f cores", others), fmt.Sprintf("%.0f/s", saturation), fmt.Sprintf("%.0f %%", 100*off), "–", "",
+			"", "", "", ""}
 		if t.Limit != nil {
 			r := (&limitedApp{name: "demo, told by all loads so far", byCPU: true}).row(t, j.greatest)
 			r.budget = saturationBudget
 			rows = append(rows, r)
 			told := (&limitedApp{byCPU: true}).line(t, j.greatest)
-			line = append(line[:3], told[1], told[3], told[5], told[4], told[6])
+			line = append(line[:4], told[1], t.LimitName(), told[3], told[5], told[4], told[6])
 		}
 		lines = append(lines, line)
 	}
 	text := fmt.Sprintf("The greatest rate is %.0f/s.\n\n%s\n%s", j.greatest, markdown(lines), latencyTable(j.latencies, j.greatest))
-	return append(rows, latenciesAhead("demo", j.latencies, j.greatest)...), o.document("analysis.md", "saturation", text)
+	return append(rows, latenciesAhead("demo", j.latencies, j.greatest)...), o.documentOf("analysis.md", "saturation", j.run.Machine, text)
 }
 
 // raiseShop raises the load of the demo shop until it no longer keeps up.

@@ -50,6 +50,8 @@ type loadStep struct {
 type loadRun struct {
 	// Prefix is that of the names of the application's containers; empty is that all are.
 	Prefix string `json:"prefix"`
+	// Machine says where and when it was seen.
+	Machine string `json:"machine"`
 	// Proof is what was used up at the highest load.
 	Proof string      `json:"proof"`
 	Cores float64     `json:"cores"`
@@ -196,6 +198,9 @@ func newLoadRun(prefix string) *loadRun {
 
 // save writes a run to a directory, as name.json and the frames in name.frames, each behind its length.
 func (r *loadRun) save(directory, name string) (err error) {
+	if r.Machine == "" {
+		r.Machine = machine()
+	}
 	if directory == "" {
 		return nil
 	}

@@ -174,5 +174,5 @@ func measureWhatif(ctx context.Context, o options) (rows []row, err error) {
 			lines = append(lines, []string{t.name, c.what, told, bounds, seen, fmt.Sprintf("%.0f %%", off), yes(inside)})
 		}
 	}
-	return rows, errors.Join(run.save(o.save, "whatif"), o.document("analysis.md", "whatif-run", markdown(lines)))
+	return rows, errors.Join(run.save(o.save, "whatif"), o.documentOf("analysis.md", "whatif-run", run.Machine, markdown(lines)))
 }

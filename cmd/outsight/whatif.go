@@ -137,8 +137,14 @@ func (a *whatifAnswer) write(out io.Writer) error {
 	for i := range a.Resources {
 		if r := &a.Resources[i]; r.Polling != nil {
 			of, part := graph.Seconds(*r.PerRequest), graph.Seconds(*r.Polling)
-			fmt.Fprintf(out, "Of the %s of %s, %s are of threads that look for something now and then (nanosleep), and are taken to end "+
-				"where one request follows the other.\n", graph.Duration(&of), r.Name, graph.Duration(&part))
+			fmt.Fprintf(out, "Of the %s of %s, %s are of threads that look for something now and then (nanosleep), and %s.\n",
+				graph.Duration(&of), r.Name, graph.Duration(&part), r.PollingGoes())
+		}
+	}
+	for i := range a.Resources {
+		if r := &a.Resources[i]; r.Alone != nil {
+			fmt.Fprintf(out, "%s would be full at %s if its threads never waited for the CPUs of %s, where others run by then.\n", r.Name,
+				rate(*r.Alone), r.Host)
 		}
 	}
 	for i := range a.Resources {

@@ -72,3 +72,40 @@ func TestWhatifPoolText(t *testing.T) {
 	f(predict.Prediction{Doubts: []predict.Doubt{{Node: "1", Text: "nobody was seen to wait"}}}, named+
 		"\nThe limit may be another one:\n  nobody was seen to wait", "4 connections  ")
 }
+
+// A limit that cannot be told is an upper bound, by CPU time; a thread that waits for its host says what it could do alone; what
+// lets so many requests through at a time is named as that.
+func TestWhatifBoundText(t *testing.T) {
+	high, half, alone, per, base := 5000.0, 0.5, 833.0, 0.0002, 0.01
+	f := func(change func(p *predict.Prediction), want ...string) {
+		t.Helper()
+		p := predict.Prediction{Stretches: 60, Rate: 100, MeanRate: 50, GreatestRate: 84, LimitedBy: "1",
+			Limit: &predict.Interval{Value: 4000, Low: 84, High: &high}, Resources: []predict.Resource{{Node: "1", Name: "web", Host: "a",
+				Parallel: 1, ParallelBy: "threads", Base: &base, PerRequest: &per, Utilisation: &predict.Interval{Value: 0.1, High: &half}}}}
+		change(&p)
+		var text strings.Builder
+		if err := (&whatifAnswer{StepSeconds: 60, Prediction: p}).write(&text); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(text.String(), w) {
+				t.Errorf("no %q in\n%s", w, text.String())
+			}
+		}
+	}
+	doubts := []predict.Doubt{{Node: "1", Text: "web answers in 20 ms"}}
+	f(func(p *predict.Prediction) { p.UpperBound, p.Doubts = true, doubts },
+		"The limit cannot be told. It is at most about 4.0k/s, by the CPU time of web.\nThis may be used up before:\n  web answers in 20 ms\n")
+	f(func(p *predict.Prediction) {
+		p.UpperBound, p.Doubts, p.LimitedBy = true, doubts, "cpus/a"
+		p.Resources[0].Node, p.Resources[0].Name = "cpus/a", "CPUs of a"
+	}, "It is at most about 4.0k/s, by the CPUs of a.\n")
+	f(func(p *predict.Prediction) { p.Resources[0].Alone = &alone },
+		"web would be full at 833/s if its threads never waited for the CPUs of a, where others run by then.\n")
+	f(func(p *predict.Prediction) {
+		p.LimitedBy = "1>2"
+		p.Pools = []predict.Pool{{Client: "1", Server: "2", Name: "web to db", Open: 4.02, Busy: predict.Interval{Value: 2, High: &half},
+			Limit: p.Limit, Fixed: true, Waited: true, Ceiling: true}}
+	}, "Used up first: the 4 requests at a time of web to db, at 4.0k/s", ", since no more were seen under way while others waited.",
+		"requests at a time of web to db", "4 at a time")
+}

@@ -29,7 +29,8 @@ func (c *change) apply() {
 		if r.demand != nil {
 			then := *r.demand
 			r.then = &then
-			before := r.demand.Utilisation(c.prediction.MeanRate, r.Parallel)
+			line, parallel := r.used(r.demand)
+			before := line.Utilisation(c.prediction.MeanRate, parallel)
 			r.Before = &before
 		}
 		if r.isHost() {
@@ -46,6 +47,7 @@ func (c *change) apply() {
 		}
 	}
 	c.leave()
+	findHosts(c.prediction.Resources, c.cores, func(r *Resource) *Demand { return r.then })
 	for i := range c.prediction.Resources {
 		c.prediction.Resources[i].finish(c.prediction.Rate)
 	}
@@ -164,9 +166,10 @@ func (r *Resource) finish(rate float64) {
 	if r.then == nil || r.Parallel <= 0 {
 		return
 	}
-	after := r.then.Utilisation(rate*r.share, r.Parallel)
+	line, parallel := r.used(r.then)
+	after := line.Utilisation(rate*r.share, parallel)
 	r.Utilisation = &after
-	limit, ok := r.then.Rate(r.Parallel)
+	limit, ok := line.Rate(parallel)
 	if !ok {
 		return
 	}
@@ -177,11 +180,18 @@ func (r *Resource) finish(rate float64) {
 		high := *limit.High / (1 - bend)
 		limit.High = &high
 	}
-	if busy, ok := r.then.whenBusy().Rate(r.Parallel); ok {
-		limit.Value = busy.Value
-		if limit.High != nil && (busy.High == nil || *busy.High > *limit.High) {
+	if full, ok := line.full(parallel); ok {
+		limit.Value = full
+		if busy, _ := line.whenBusy().Rate(parallel); limit.High != nil && (busy.High == nil || *busy.High > *limit.High) {
 			limit.High = busy.High
 		}
+	}
+	alone := limit.Value
+	limit.Value = r.slowed(limit.Value, func(rate float64) float64 { return line.Utilisation(rate, parallel).Value })
+	limit.Low = min(r.slowed(limit.Low, func(rate float64) float64 { return *line.Utilisation(rate, parallel).High }), limit.Value)
+	if limit.Value < alone {
+		alone /= r.share
+		r.Alone = &alone
 	}
 	limit = limit.Over(r.share)
 	r.Limit = &limit

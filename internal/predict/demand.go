@@ -27,6 +27,10 @@ type Demand struct {
 	mean, varianceThere, varianceSlope, factor float64
 	// busy is the line while one request follows the other, where it is another one (findBusy).
 	busy *Demand
+	// shared is that it is of a host's CPUs, where what polls goes on at the limit, and decay by how much less of it there is
+	// for a request with each more per second: of what there was, exp(-decay) is left (findDecay).
+	shared bool
+	decay  float64
 }
 
 // Bounds of what a line is fitted to.
@@ -99,6 +103,57 @@ func (d *Demand) findBusy(all []Observation, polling []float64) {
 	}
 	busy.Base += max(p.Base, 0)
 	d.busy = &busy
+}
+
+// findDecay finds how polling goes on beyond the greatest rate that there was, at the CPUs of a host: they are used up while
+// each of its containers still has nothing to do at times, after which it begins to poll anew. What it takes for a request
+// falls exponentially with the rate, as the share of requests does that find nobody at work. How fast is a line through the
+// logarithms of the past. That may tell little: it weighs as much as it is sure beside the half of it being left at the limit,
+// give or take the other half.
+func (d *Demand) findDecay(all []Observation, polling []float64, parallel float64) {
+	if d.busy == nil {
+		return
+	}
+	full, ok := d.busy.Rate(parallel)
+	if !ok || full.Value <= d.Greatest {
+		return
+	}
+	d.shared = true
+	half := math.Ln2 / (full.Value - d.Greatest)
+	d.decay = half
+	var logarithms []Observation
+	for i, o := range all {
+		if polling[i] > 0 {
+			logarithms = append(logarithms, Observation{o.Rate, math.Log(polling[i] / o.Rate)})
+		}
+	}
+	line, err := FitDemand(logarithms)
+	if err != nil || line.varianceSlope <= 0 {
+		return
+	}
+	prior, seen := 1/(half*half), 1/line.varianceSlope
+	d.decay = max((half*prior-line.PerRequest*seen)/(prior+seen), 0)
+}
+
+// full is the rate at which a resource is used up by the estimate; ok is false where it is not.
+func (d *Demand) full(parallel float64) (rate float64, ok bool) {
+	busy, ok := d.whenBusy().Rate(parallel)
+	if !ok || d.busy == nil || !d.shared {
+		return busy.Value, ok
+	}
+	low, high := d.Greatest, busy.Value
+	if high <= low {
+		line, ok := d.Rate(parallel)
+		return line.Value, ok
+	}
+	for range 60 {
+		if middle := (low + high) / 2; d.Utilisation(middle, parallel).Value < 1 {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low, true
 }
 
 // whenBusy is the line while one request follows the other.
@@ -211,10 +266,19 @@ func (d *Demand) Cores(rate float64) Interval {
 }
 
 // Utilisation is the CPU time at a rate over what there is of it, in cores. From the greatest rate that there was on to the
-// one at which all is used up, what is taken falls from the line to that of a resource that is always busy.
+// one at which all is used up, what is taken falls from the line to that of a resource that is always busy, or, of the CPUs
+// of a host, as polling decays.
 func (d *Demand) Utilisation(rate, parallel float64) Interval {
 	u := d.Cores(rate)
 	if d.busy == nil || rate <= d.Greatest {
+		return u.Over(parallel)
+	}
+	busy := d.busy.Cores(rate)
+	if d.shared {
+		polls := max(d.Cores(d.Greatest).Value-d.busy.Cores(d.Greatest).Value, 0)
+		polls *= rate / d.Greatest * math.Exp(-d.decay*(rate-d.Greatest))
+		u.Value = min(busy.Value+polls, *u.High)
+		u.Low = min(u.Low, busy.Low)
 		return u.Over(parallel)
 	}
 	full, ok := d.busy.Rate(parallel)
@@ -222,7 +286,6 @@ func (d *Demand) Utilisation(rate, parallel float64) Interval {
 	if ok && full.Value > rate {
 		share = (rate - d.Greatest) / (full.Value - d.Greatest)
 	}
-	busy := d.busy.Cores(rate)
 	u.Value -= share * (u.Value - busy.Value)
 	u.Low = min(u.Low, busy.Low)
 	return u.Over(parallel)

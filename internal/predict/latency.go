@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"outsight/internal/graph"
 )
@@ -87,11 +88,19 @@ type entryPast struct {
 type entryObserved struct {
 	rate, own float64
 	seconds   [durations]float64
+	// left is what others leave of the CPUs of each host, in cores.
+	left map[string]float64
 }
 
 func (h *History) addEntries(a *graph.Analysis) {
 	if h.entries == nil {
 		h.entries = map[string]*entryPast{}
+	}
+	left := map[string]float64{}
+	for i := range a.Resources {
+		if r := &a.Resources[i]; r.Node == graph.CPUsOf(r.Host) {
+			left[r.Host] = r.Parallel
+		}
 	}
 	for _, e := range a.Entries {
 		if e.Mean == nil || math.IsInf(float64(*e.P99), 0) || *e.P50 <= 0 {
@@ -104,8 +113,39 @@ func (h *History) addEntries(a *graph.Analysis) {
 		}
 		p.Entry = graph.Entry{Node: e.Node, Name: e.Name}
 		p.all = append(p.all, entryObserved{a.ArrivalRate, e.ArrivalRate,
-			[durations]float64{float64(*e.Mean), float64(*e.P50), float64(*e.P95), float64(*e.P99)}})
+			[durations]float64{float64(*e.Mean), float64(*e.P50), float64(*e.P95), float64(*e.P99)}, left})
 	}
+}
+
+// disturbed is how many standard deviations less than usual others leave of a host's CPUs where they disturb.
+const disturbed = 3
+
+// calm are the stretches in which others took no more of the CPUs of any host than usual: what they do at times makes durations
+// longer, and tells nothing of how those grow with the rate. The deviation is a robust one.
+func (p *entryPast) calm() []entryObserved {
+	lefts := map[string][]float64{}
+	for i := range p.all {
+		for host, left := range p.all[i].left {
+			lefts[host] = append(lefts[host], left)
+		}
+	}
+	least := map[string]float64{}
+	for host, all := range lefts {
+		middle := medianOf(slices.Clone(all))
+		off := make([]float64, len(all))
+		for i, left := range all {
+			off[i] = math.Abs(left - middle)
+		}
+		least[host] = middle - disturbed*medianOf(off)/0.6745
+	}
+	return slices.DeleteFunc(slices.Clone(p.all), func(o entryObserved) bool {
+		for host, left := range o.left {
+			if left < least[host] {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // upTo is what was known if only the stretches at rates up to most had been.
@@ -178,7 +218,8 @@ func (p *entryPast) share(rates []float64) float64 {
 }
 
 func (e *Entry) predict(past *entryPast, now, then []station, mean, rate float64, asItIs bool) {
-	queues, err := fitQueues(past.all, now)
+	calm := past.calm()
+	queues, err := fitQueues(calm, now)
 	if err != nil {
 		e.Unknown = err.Error()
 		return
@@ -190,11 +231,12 @@ func (e *Entry) predict(past *entryPast, now, then []station, mean, rate float64
 		e.Saturated = true
 		return
 	}
-	// The law does not know of quotas and pools, which may have held nothing back so far.
+	// The law does not know of quotas and pools, which may have held nothing back so far. Where it sees nothing grow, it tells
+	// nothing of loads that there were not.
 	if e.Tested != nil && e.Tested.Scalability < e.Tested.Queueing && asItIs && !mayHold(then, rate) {
-		law := fitLaw(past.all)
+		law := fitLaw(calm)
 		before, told := law.at(mean, e.Tested)
-		if then, too := law.at(rate, e.Tested); told && too {
+		if then, too := law.at(rate, e.Tested); told && too && (law.grows() || rate <= highest(calm)) {
 			e.Model, e.Before, e.Then = Scalability, before, then
 		}
 	}
@@ -208,17 +250,18 @@ func (h *History) test() map[string]*Tested {
 	rates := slices.Sorted(slices.Values(h.rates))
 	most := rates[len(rates)*2/3-1]
 	less := h.upTo(most)
-	stations := append(stationsOf(less.fit()), less.poolStations()...)
+	stations := append(stationsOf(less.fit(), less.cores), less.poolStations()...)
 	tested := map[string]*Tested{}
 	for node, past := range h.entries {
-		queues, err := fitQueues(less.entries[node].all, stations)
+		calm := less.entries[node].calm()
+		queues, err := fitQueues(calm, stations)
 		if err != nil {
 			continue
 		}
-		law := fitLaw(less.entries[node].all)
+		law := fitLaw(calm)
 		var byQueues, byLaw []float64
 		highest := 0.0
-		for _, o := range past.all {
+		for _, o := range past.calm() {
 			if o.rate <= most {
 				continue
 			}
@@ -263,20 +306,23 @@ type station struct {
 	// which its replicas have, too.
 	of   float64
 	name string
+	// host is what its threads find at the CPUs of their host; nil where that is not known.
+	host *hostCPUs
 }
 
 // wait is the mean time, in seconds, that a request at the entries waits there for others if it is utilised so:
 // Sakasegawa's approximation of M/M/c, D ρ^(√(2(c+1))-1) / (c (1-ρ)), less what they come more evenly than at random;
-// infinite from 1 on. Until a quota is used up, its container has whole cores.
-func (s *station) wait(utilisation, arrivals float64) float64 {
-	if utilisation >= 1 {
+// infinite from 1 on. Until a quota is used up, its container has whole cores. Threads are slowed down by others on their
+// host.
+func (s *station) wait(utilisation, arrivals, slowdown float64) float64 {
+	if utilisation *= slowdown; !(utilisation < 1) { // or none of a host that is used up
 		return math.Inf(1)
 	}
 	if s.pool != nil {
 		return 0 // it is held back
 	}
 	servers := max(s.parallel, 1)
-	service := s.visits * max(s.demand.PerRequest, 0)
+	service := s.visits * max(s.demand.PerRequest, 0) * slowdown
 	if s.quota {
 		utilisation *= s.parallel / servers
 	} else {
@@ -312,11 +358,14 @@ func (s *station) held(utilisation, holds, arrivals float64) held {
 }
 
 func (r *Resource) station(d *Demand, share, visits float64) station {
-	return station{d, r.Parallel, share, visits, r.ParallelBy == "quota", nil, r.arrivals, r.of, r.Name}
+	line, parallel := r.used(d)
+	return station{demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
+		of: r.of, name: r.Name, host: r.host}
 }
 
 // stationsOf are resources as they were.
-func stationsOf(resources []Resource) (all []station) {
+func stationsOf(resources []Resource, cores map[string]float64) (all []station) {
+	findHosts(resources, cores, func(r *Resource) *Demand { return r.demand })
 	for i := range resources {
 		if r := &resources[i]; r.demand != nil {
 			all = append(all, r.station(r.demand, 1, 1))
@@ -325,16 +374,24 @@ func stationsOf(resources []Resource) (all []station) {
 	return all
 }
 
-// waiting is what requests wait for: others at all stations, on average, and what pools and quotas hold them back for. Of
-// several the one that holds them back most counts; of replicas with a quota it is their mean.
+// waiting is what requests wait for: others at all stations, by which each duration grows as by so long a mean wait, and what
+// pools and quotas hold them back for. Of several the one that holds them back most counts; of replicas with a quota it is
+// their mean.
 type waiting struct {
-	others      float64
+	others      [durations]float64
 	pool, quota held
 	replicas    map[string][]held // of those with a quota
 }
 
-func (w *waiting) add(s *station, utilisation, holds, arrivals float64) {
-	w.others += s.wait(utilisation, arrivals)
+func (w *waiting) add(s *station, utilisation, holds, arrivals, slowdown float64) {
+	wait := s.wait(utilisation, arrivals, slowdown)
+	for d := range w.others {
+		if math.IsInf(wait, 0) {
+			w.others[d] = wait
+		} else {
+			w.others[d] += wait * s.tail(d)
+		}
+	}
 	by := s.held(min(utilisation, 1), holds, arrivals)
 	switch {
 	case s.pool != nil:
@@ -346,6 +403,19 @@ func (w *waiting) add(s *station, utilisation, holds, arrivals float64) {
 		w.replicas[s.name] = append(w.replicas[s.name], by)
 	}
 }
+
+// tail is by how much more than the mean wait of a request at the entries a duration grows, as a multiple of waitsOf: where a
+// part of them goes there, each of those waits so much longer, and fewer are in the longest waits.
+func (s *station) tail(d int) float64 {
+	if d == 0 || s.of <= 0 || s.of >= 1 {
+		return 1
+	}
+	above := 1 - [durations]float64{0, 0.5, 0.95, 0.99}[d]
+	return max(math.Log(s.of/above)/s.of, 0) / waitsOf[d]
+}
+
+// endless is that a queue has no end.
+func (w *waiting) endless() bool { return math.IsInf(w.others[0], 0) }
 
 // finish finds what quotas hold back of what those of replicas do.
 func (w *waiting) finish() {
@@ -377,15 +447,16 @@ func waits(stations []station, rate float64) (value, low, high waiting) {
 			if p.fixed < 1 {
 				value.pool = value.pool.longest(s.held(u.Value, 1, s.arrivals.Value).times(p.fixed))
 			} else {
-				value.add(s, u.Value, 1, s.arrivals.Value)
-				low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low, s.arrivals.Low)
+				value.add(s, u.Value, 1, s.arrivals.Value, 1)
+				low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low, s.arrivals.Low, 1)
 			}
-			high.add(s, *u.High**p.holds.High, *p.holds.High, *s.arrivals.High)
+			high.add(s, *u.High**p.holds.High, *p.holds.High, *s.arrivals.High, 1)
 			continue
 		}
-		value.add(s, u.Value, 1, s.arrivals.Value)
-		low.add(s, u.Low, 1, s.arrivals.Low)
-		high.add(s.withoutBusy(), *u.High, 1, *s.arrivals.High)
+		slowdown := s.host.slowdown(rate)
+		value.add(s, u.Value, 1, s.arrivals.Value, slowdown)
+		low.add(s, u.Low, 1, s.arrivals.Low, 1)
+		high.add(s.withoutBusy(), *u.High, 1, *s.arrivals.High, slowdown)
 	}
 	value.finish()
 	low.finish()
@@ -423,7 +494,7 @@ func fitQueues(all []entryObserved, stations []station) (*queues, error) {
 	q := make([]waiting, 0, len(all))
 	kept := make([]entryObserved, 0, len(all))
 	for _, o := range all {
-		if value, _, _ := waits(stations, o.rate); !math.IsInf(value.others, 0) {
+		if value, _, _ := waits(stations, o.rate); !value.endless() {
 			q, kept = append(q, value), append(kept, o)
 		}
 	}
@@ -456,7 +527,7 @@ func (l *line) fit(q []waiting, all []entryObserved, d int) {
 		// The sums of the normal equations, of r / y + k q / y = 1 - h / y, where h is what was held back.
 		var rr, rk, kk, r1, k1 float64
 		for i, o := range all {
-			x, z, own := 1/o.seconds[d], q[i].others/o.seconds[d], q[i].own(&o, d)
+			x, z, own := 1/o.seconds[d], q[i].others[d]/o.seconds[d], q[i].own(&o, d)
 			rr, rk, kk = rr+weights[i]*x*x, rk+weights[i]*x*z, kk+weights[i]*z*z
 			r1, k1 = r1+weights[i]*own*x, k1+weights[i]*own*z
 		}
@@ -464,12 +535,14 @@ func (l *line) fit(q []waiting, all []entryObserved, d int) {
 		kk, k1 = kk+prior, k1+prior*expected
 		determinant := rr*kk - rk*rk
 		l.r, l.k = (kk*r1-rk*k1)/determinant, (rr*k1-rk*r1)/determinant
-		if l.k < 0 {
-			l.r, l.k = r1/rr, 0
+		if deviation := l.deviation * math.Sqrt(rr/determinant); l.k < 2*deviation {
+			// Nobody takes less long for waiting: of a K that may be below 0 it is what is expected of one that is not.
+			l.k = positive(l.k, deviation)
+			l.r = max((r1-rk*l.k)/rr, 0)
 		}
 		squares := 0.0
 		for i, o := range all {
-			residuals[i] = q[i].own(&o, d) - (l.r+l.k*q[i].others)/o.seconds[d]
+			residuals[i] = q[i].own(&o, d) - (l.r+l.k*q[i].others[d])/o.seconds[d]
 			squares += weights[i] * residuals[i] * residuals[i]
 		}
 		l.deviation = max(math.Sqrt(squares/float64(max(len(all)-1, 1))), 1e-3)
@@ -479,18 +552,28 @@ func (l *line) fit(q []waiting, all []entryObserved, d int) {
 	}
 }
 
+// positive is the mean of a normally distributed value that is known to be above 0.
+func positive(mean, deviation float64) float64 {
+	below := -mean / deviation
+	unit := distuv.UnitNormal
+	if above := unit.Survival(below); above > 1e-12 {
+		return mean + deviation*unit.Prob(below)/above
+	}
+	return 0
+}
+
 // at is the durations at a rate. saturated is that the queue has no end there; the interval has no upper bound where that
 // may be.
 func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latencies, saturated bool) {
 	value, low, high := waits(stations, rate)
-	if math.IsInf(value.others, 0) {
+	if value.endless() {
 		return nil, true
 	}
 	l = &Latencies{}
 	for d, into := range l.each() {
 		into.Value = max(f.value(d, &value), 0)
 		into.Low = max(min(f.value(d, &low)-f.half(d, &low, tested), into.Value), 0)
-		if !math.IsInf(high.others, 0) {
+		if !high.endless() {
 			most := f.value(d, &high) + f.half(d, &high, tested)
 			into.High = &most
 		}
@@ -501,7 +584,7 @@ func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latenc
 // value is a duration of those that wait for so long. Who is held back by a quota is not who takes long by itself: of both,
 // what is above the mean is as that of a sum of what varies independently.
 func (f *queues) value(d int, w *waiting) float64 {
-	of := func(d int) float64 { return f.lines[d].r + f.lines[d].k*w.others }
+	of := func(d int) float64 { return f.lines[d].r + f.lines[d].k*w.others[d] }
 	mean := min(of(0), of(d))
 	if d == 0 {
 		return mean + max(w.quota[0], w.pool[0])
@@ -512,7 +595,7 @@ func (f *queues) value(d int, w *waiting) float64 {
 // half is half of the interval of what a stretch of time has at a sum of waits: the line's and the stretches' own
 // variance, and what the model was off on the past.
 func (f *queues) half(d int, w *waiting, tested *Tested) float64 {
-	l, waits, value := &f.lines[d], w.others, f.value(d, w)
+	l, waits, value := &f.lines[d], w.others[d], f.value(d, w)
 	own := l.deviation * value
 	off := 0.0
 	if tested != nil {
@@ -590,6 +673,17 @@ func (l *law) at(rate float64, tested *Tested) (*Latencies, bool) {
 		*into = Interval{value, max(value*(1-share), 0), &most}
 	}
 	return all, true
+}
+
+// grows is that durations grow with the requests in flight.
+func (l *law) grows() bool { return l.b > 0 || l.c > 0 }
+
+// highest is the greatest rate at all entries.
+func highest(all []entryObserved) (rate float64) {
+	for i := range all {
+		rate = max(rate, all[i].rate)
+	}
+	return rate
 }
 
 func (l *law) mean(rate float64) (float64, bool) {

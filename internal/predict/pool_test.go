@@ -263,7 +263,7 @@ func TestPoolIsNotKnownYet(t *testing.T) {
 				}
 				s.pool.fixed = 0
 			}
-			stations := append(stationsOf(h.fit()), pools...)
+			stations := append(stationsOf(h.fit(), nil), pools...)
 			queues, err := fitQueues(h.entries["1"].all, stations)
 			if err != nil {
 				t.Fatal(err)

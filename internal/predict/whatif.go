@@ -79,14 +79,17 @@ type Resource struct {
 	// PerEndpoint parts PerRequest by what is asked for, where the mix of requests changed and what they take differs: the
 	// mix of the scenario is that of the past.
 	PerEndpoint []EndpointDemand `json:"per_endpoint,omitempty"`
-	// Polling is the part of PerRequest that threads take to look for something now and then while there are requests: it is
-	// taken to end where one request follows the other. Nil where there is none.
+	// Polling is the part of PerRequest that threads take to look for something now and then while there are requests. It is
+	// taken to end where one request follows the other; of the CPUs of a host to fall as it did. Nil where there is none.
 	Polling *float64 `json:"polling,omitempty"`
 	// Before is its utilisation at the mean rate as it is, Utilisation that of the scenario: 1 is used up.
 	Before      *Interval `json:"before,omitempty"`
 	Utilisation *Interval `json:"utilisation,omitempty"`
 	// Limit is the rate at the entries at which it is used up.
 	Limit *Interval `json:"limit,omitempty"`
+	// Alone is the rate at which its threads would be used up if they never waited for the CPUs of their host; Limit is lower
+	// since others run there by then. Nil where they do not wait.
+	Alone *float64 `json:"alone,omitempty"`
 	// Host is where it is in the scenario, MovedFrom where it was if that is another one.
 	Host      string `json:"host"`
 	MovedFrom string `json:"moved_from,omitempty"`
@@ -103,6 +106,10 @@ type Resource struct {
 	// most all.
 	arrivals Interval
 	of       float64
+	// serial is the line of the busiest thread, where that is what is used up; nil where it is not known. host is what goes on
+	// at the CPUs of its host, nil where that is not known.
+	serial *Demand
+	host   *hostCPUs
 }
 
 // LimitName is what LimitedBy is called: "web", "CPUs of host-1", "the 4 connections of web to db".
@@ -136,6 +143,14 @@ func (p *Prediction) LimitingPool() *Pool {
 		}
 	}
 	return nil
+}
+
+// PollingGoes is what is taken to become of Polling where more come.
+func (r *Resource) PollingGoes() string {
+	if r.isHost() {
+		return "fall with the rate as they did"
+	}
+	return "are taken to end where one request follows the other"
 }
 
 // isHost is that it is the CPUs of its host.
@@ -244,7 +259,7 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	c.apply()
 	h.dealAnew(p, &s)
 	pools := h.poolStations()
-	h.predictEntries(p, &s, stationsOf(now), pools)
+	h.predictEntries(p, &s, stationsOf(now, h.cores), pools)
 	h.predictPower(p, &s)
 	p.finish()
 	h.predictDoubts(p, &s, pools)
@@ -357,12 +372,39 @@ func (p *past) resource() Resource {
 		for i := range p.all {
 			polling[i] = p.all[i].polling
 		}
-		if d.findBusy(all, polling); d.busy != nil {
+		if d.findBusy(all, polling); middle.by == "left" {
+			d.findDecay(all, polling, r.Parallel)
+		}
+		if d.busy != nil {
 			part := d.PerRequest - d.busy.PerRequest
 			r.Polling = &part
 		}
+		if middle.by == "threads" {
+			r.serial = p.serial()
+		}
 	}
 	return r
+}
+
+// serial is the line of the utilisation of the busiest thread, where it is that thread which works for requests and others
+// only wake up beside it: there are fewer busy ones the more requests come. Nil where that is not seen.
+func (p *past) serial() *Demand {
+	var threads, used []Observation
+	for i := range p.all {
+		if o := &p.all[i]; o.by == "threads" && o.parallel > 0 {
+			threads = append(threads, Observation{o.Rate, o.parallel})
+			used = append(used, Observation{o.Rate, o.Cores / o.parallel})
+		}
+	}
+	trend, err := FitDemand(threads)
+	if err != nil || trend.PerRequest+trend.factor*math.Sqrt(trend.varianceSlope) >= 0 {
+		return nil
+	}
+	line, err := FitDemand(used)
+	if err != nil || line.PerRequest <= 0 {
+		return nil
+	}
+	return &line
 }
 
 // part is which part of the requests at the entries it got, at most all.

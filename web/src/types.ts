@@ -717,6 +717,8 @@ export interface WhatIfResource {
   name: string
   host: string
   /** Where it was, if it is on another one. */
+  /** The rate at which its threads would be used up if they never waited for the CPUs of their host. */
+  alone?: number
   moved_from?: string
   parallel: number
   parallel_by: string
@@ -746,9 +748,9 @@ export interface Pool {
   /** There were no more when more were needed. */
   fixed: boolean
   /** The client waited for them as for a queue. */
+  waited: boolean
   /** No more than open requests were under way at a time while others waited: it is not known what it is. */
   ceiling?: boolean
-  waited: boolean
 }
 
 export interface Latencies {

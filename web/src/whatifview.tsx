@@ -189,7 +189,7 @@ function Resources({ a, state, change }: { a: WhatIf; state: State; change: Chan
                   <>
                     <td class="words" data-label="now" data-explain="whatif.before" tabindex={0}>{r.before ? percent(r.before.value) : NONE}</td>
                     <td class="words" data-label="then">{r.utilisation ? <Used of={r.utilisation} /> : NONE}</td>
-                    <td data-label="full at" data-explain="whatif.limit" tabindex={0} data-limit={r.limit?.value}>{r.limit ? <>{format(r.limit.value, '/s')} <small>{limitBounds(r.limit)}</small></> : <span class="none" title="It takes no more where more requests come, or all without them">{NONE}</span>}</td>
+                    <td data-label="full at" data-explain="whatif.limit" tabindex={0} data-limit={r.limit?.value}>{r.limit ? <>{format(r.limit.value, '/s')} <small>{limitBounds(r.limit)}{r.alone && <span data-alone><br />{format(r.alone, '/s')} if its threads never waited for CPUs</span>}</small></> : <span class="none" title="It takes no more where more requests come, or all without them">{NONE}</span>}</td>
                     <td data-label="of">{ofText(r)}</td>
                     <td data-label="without requests" data-explain="whatif.demand" tabindex={0}>{format(Math.max(r.base ?? 0, 0), 'cores')}</td>
                     <td data-label="per request">{(r.per_request ?? 0) > 0 ? duration(r.per_request) : NONE}{r.per_endpoint?.map((e) => <small key={e.endpoint} data-per-endpoint={e.endpoint}><br />{e.endpoint} {duration(Math.max(e.per_request, 0))}</small>)}</td>
