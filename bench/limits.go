@@ -98,9 +98,13 @@ func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options
 			lines = append(lines, a.line(&t, j.greatest))
 		}
 	}
+	proof := j.run.Proof + "."
+	if last := j.limits[len(j.limits)-1]; last.LimitingPool() != nil && last.LimitingPool().Ceiling {
+		proof += fmt.Sprintf(" Once that was seen, the limit is told as %.0f/s (%s).", last.Limit.Value, limitBounds(last.Limit))
+	}
 	latencies := latenciesAhead(a.name, j.latencies, j.greatest)
-	return append(rows, latencies...), o.documentOf("analysis.md", a.part, j.run.Machine, fmt.Sprintf("The limit is %.0f/s: %s.\n\n%s\n%s",
-		j.greatest, j.run.Proof, markdown(lines), latencyTable(j.latencies, j.greatest)))
+	return append(rows, latencies...), o.documentOf("analysis.md", a.part, j.run.Machine, fmt.Sprintf("The limit is %.0f/s: %s\n\n%s\n%s",
+		j.greatest, proof, markdown(lines), latencyTable(j.latencies, j.greatest)))
 }
 
 // raise raises the load of the application until it no longer keeps up.

@@ -95,17 +95,17 @@ func TestWhatifBoundText(t *testing.T) {
 	}
 	doubts := []predict.Doubt{{Node: "1", Text: "web answers in 20 ms"}}
 	f(func(p *predict.Prediction) { p.UpperBound, p.Doubts = true, doubts },
-		"The limit cannot be told. It is at most about 4.0k/s, by the CPU time of web.\nThis may be used up before:\n  web answers in 20 ms\n")
+		"The limit cannot be told. It is at most about 4.00k/s, by the CPU time of web.\nThis may be used up before:\n  web answers in 20 ms\n")
 	f(func(p *predict.Prediction) {
 		p.UpperBound, p.Doubts, p.LimitedBy = true, doubts, "cpus/a"
 		p.Resources[0].Node, p.Resources[0].Name = "cpus/a", "CPUs of a"
-	}, "It is at most about 4.0k/s, by the CPUs of a.\n")
+	}, "It is at most about 4.00k/s, by the CPUs of a.\n")
 	f(func(p *predict.Prediction) { p.Resources[0].Alone = &alone },
 		"web would be full at 833/s if its threads never waited for the CPUs of a, where others run by then.\n")
 	f(func(p *predict.Prediction) {
 		p.LimitedBy = "1>2"
 		p.Pools = []predict.Pool{{Client: "1", Server: "2", Name: "web to db", Open: 4.02, Busy: predict.Interval{Value: 2, High: &half},
 			Limit: p.Limit, Fixed: true, Waited: true, Ceiling: true}}
-	}, "Used up first: the 4 requests at a time of web to db, at 4.0k/s", ", since no more were seen under way while others waited.",
+	}, "Used up first: the 4 requests at a time of web to db, at 4.00k/s", ", since no more were seen under way while others waited.",
 		"requests at a time of web to db", "4 at a time")
 }
