@@ -294,11 +294,12 @@ func (h *History) boundByWhatIsKnown(p *Prediction) {
 	if least == nil {
 		known = min(p.GreatestRate, p.Limit.Low)
 	}
-	if known >= p.Limit.Low {
+	// Where the line itself is not sure of the lower bound, the estimate is the most that it can be all the same.
+	if known >= p.Limit.Low && known >= p.Limit.Value/2 {
 		return
 	}
 	open := *p.Limit
-	open.Low = known
+	open.Low = min(known, open.Low)
 	p.Limit = &open
 	p.AtMost = "how long requests take is not known"
 	if least == nil {
