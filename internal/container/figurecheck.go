@@ -64,22 +64,40 @@ func (f *Files) checkFigures(c *model.Container, g *groupFiles) {
 	}
 	k.checkEvery = min(checkGrowth*k.checkEvery, checkRarely)
 	k.checkLater(f.turn)
-	checkFigure(f, g, memoryFigure, func(of *model.GroupFigures) uint64 { return of.MemoryBytes },
-		func() (uint64, error) { return f.value(c, g, memoryUsage) })
-	checkFigure(f, g, threadsFigure, func(of *model.GroupFigures) uint64 { return of.Threads },
-		func() (uint64, error) { return f.value(c, g, pidsCurrent) })
-	checkFigure(f, g, killsFigure, func(of *model.GroupFigures) uint64 { return of.Kills },
-		func() (uint64, error) { return f.killsInFile(c, g) })
-	checkFigure(f, g, throttleFigure, func(of *model.GroupFigures) model.ThrottleCounters { return of.Throttle },
-		func() (model.ThrottleCounters, error) { return f.throttlingInFile(c, g) })
-	checkFigure(f, g, pressureFigure, func(of *model.GroupFigures) model.PressureCounters { return of.Pressure },
-		func() (model.PressureCounters, error) { return f.pressureInFiles(c, g) })
-	checkFigure(f, g, memoryLimitFigure, func(of *model.GroupFigures) uint64 { return of.MemoryLimit },
-		func() (uint64, error) { return f.memoryLimitInFile(c, g) })
-	checkFigure(f, g, quotaFigure, func(of *model.GroupFigures) float64 { return of.QuotaCores },
-		func() (float64, error) { return f.quota(c, g) })
-	checkFigure(f, g, threadsLimitFigure, func(of *model.GroupFigures) uint64 { return of.ThreadsLimit },
-		func() (uint64, error) { return f.value(c, g, pidsMax) })
+	var before, after model.GroupFigures
+	if !f.readAnew(k.slot, &before) {
+		return
+	}
+	comparisons := [...]comparison{
+		figureComparison(f, g, memoryFigure, func(of *model.GroupFigures) uint64 { return of.MemoryBytes },
+			func() (uint64, error) { return f.value(c, g, memoryUsage) }),
+		figureComparison(f, g, threadsFigure, func(of *model.GroupFigures) uint64 { return of.Threads },
+			func() (uint64, error) { return f.value(c, g, pidsCurrent) }),
+		figureComparison(f, g, killsFigure, func(of *model.GroupFigures) uint64 { return of.Kills },
+			func() (uint64, error) { return f.killsInFile(c, g) }),
+		figureComparison(f, g, throttleFigure, func(of *model.GroupFigures) model.ThrottleCounters { return of.Throttle },
+			func() (model.ThrottleCounters, error) { return f.throttlingInFile(c, g) }),
+		figureComparison(f, g, pressureFigure, func(of *model.GroupFigures) model.PressureCounters { return of.Pressure },
+			func() (model.PressureCounters, error) { return f.pressureInFiles(c, g) }),
+		figureComparison(f, g, memoryLimitFigure, func(of *model.GroupFigures) uint64 { return of.MemoryLimit },
+			func() (uint64, error) { return f.memoryLimitInFile(c, g) }),
+		figureComparison(f, g, quotaFigure, func(of *model.GroupFigures) float64 { return of.QuotaCores },
+			func() (float64, error) { return f.quota(c, g) }),
+		figureComparison(f, g, threadsLimitFigure, func(of *model.GroupFigures) uint64 { return of.ThreadsLimit },
+			func() (uint64, error) { return f.value(c, g, pidsMax) }),
+	}
+	// All files between two readings of the program: what stood still meanwhile, as most does, need not be read again.
+	for i := range comparisons {
+		comparisons[i].readFile()
+	}
+	known := f.readAnew(k.slot, &after)
+	for i := range comparisons {
+		if one := &comparisons[i]; known && one.agree(&before, &after) {
+			f.note(g, one.which, true)
+		} else {
+			one.byItself()
+		}
+	}
 	f.checkStat(c, g)
 }
 
@@ -89,19 +107,41 @@ func (k *groupSlot) checkLater(turn uint64) {
 	k.checkAt = turn + k.checkEvery - (turn+uint64(k.slot))%k.checkEvery
 }
 
-func checkFigure[V comparable](f *Files, g *groupFiles, which figure, of func(*model.GroupFigures) V,
-	file func() (V, error)) {
-	slot := g.kernel.slot
-	_, _, found := compare(func() (v V, ok bool) {
-		var figures model.GroupFigures
-		if f.kernel.ReadGroup(slot) != nil || !f.kernel.Figures(slot, &figures) || !hasFigure(&figures, which) {
-			return v, false
-		}
-		return of(&figures), true
-	}, file, func(a, b V) bool { return a == b })
-	if found != undecided {
-		f.note(g, which, found == agrees)
-	}
+// readAnew has the program read the figures of a group. It answers false where they cannot be had.
+func (f *Files) readAnew(slot uint32, to *model.GroupFigures) bool {
+	return f.kernel.ReadGroup(slot) == nil && f.kernel.Figures(slot, to)
+}
+
+// comparison is of a figure and its file.
+type comparison struct {
+	which figure
+	// readFile reads the file. agree tells whether it said what the program said both before and after; byItself compares them
+	// alone, as often as it takes.
+	readFile func()
+	agree    func(before, after *model.GroupFigures) bool
+	byItself func()
+}
+
+func figureComparison[V comparable](f *Files, g *groupFiles, which figure, of func(*model.GroupFigures) V,
+	file func() (V, error)) comparison {
+	var said V
+	var err error
+	return comparison{which, func() { said, err = file() },
+		func(before, after *model.GroupFigures) bool {
+			return err == nil && hasFigure(before, which) && hasFigure(after, which) && of(before) == said && of(after) == said
+		},
+		func() {
+			_, _, found := compare(func() (v V, ok bool) {
+				var figures model.GroupFigures
+				if !f.readAnew(g.kernel.slot, &figures) || !hasFigure(&figures, which) {
+					return v, false
+				}
+				return of(&figures), true
+			}, file, func(a, b V) bool { return a == b })
+			if found != undecided {
+				f.note(g, which, found == agrees)
+			}
+		}}
 }
 
 // checkStat finds out which of the kernel's counters are which lines of memory.stat, and whether they still are. The

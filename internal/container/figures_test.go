@@ -165,7 +165,7 @@ func restlessGroup(t *testing.T, n, every int) (*Files, *model.Container, *restl
 // A number of threads that was another one only while its file was read is used all the same.
 func TestFigureThatMovesIsNotDoubted(t *testing.T) {
 	f, c, r := restlessGroup(t, 5, 2)
-	const calm = 2 * int(figureKinds-1) // readings of a comparison of figures that agree at once, but memory.stat
+	const calm = 2 // readings of a comparison of figures that agree at once, but memory.stat
 	moved := false
 	for range 16 * checkOften {
 		r.readings = 0
