@@ -19,9 +19,7 @@ const (
 
 // contention sums who disturbed whom from control groups to containers.
 type contention struct {
-	// pairs and waits are the kernel's counters at the last reading.
-	pairs map[groupPair]model.CgroupPair
-	// read is the last answer, whose pairs are mostly in the same places of the next one.
+	// read and waits are the kernel's counters at the last reading. Pairs are mostly in the same places of the next one.
 	read  []model.CgroupPair
 	waits map[model.CgroupID]model.ContentionRest
 	// victims by the ID of the container that waited.
@@ -49,8 +47,7 @@ type gain struct {
 }
 
 func newContention() *contention {
-	return &contention{pairs: make(map[groupPair]model.CgroupPair), waits: make(map[model.CgroupID]model.ContentionRest),
-		victims: make(map[string]*victim)}
+	return &contention{waits: make(map[model.CgroupID]model.ContentionRest), victims: make(map[string]*victim)}
 }
 
 // update adds a reading. owner is the ID of the container of a control group; containers are those of the
@@ -85,16 +82,23 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 // gains is what each pair of containers gained, the largest first; what is between groups of one container is its own.
 func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) string) []gain {
 	sums := make(map[[2]string]*gain)
+	var last map[groupPair]model.CgroupPair // of c.read, once a pair has another place
 	for i, p := range read {
-		if i < len(c.read) && c.read[i] == p {
-			continue
+		gained, before, key := p, model.CgroupPair{}, groupPair{p.Victim, p.Culprit}
+		if i < len(c.read) && key == (groupPair{c.read[i].Victim, c.read[i].Culprit}) {
+			before = c.read[i]
+		} else {
+			if last == nil {
+				last = make(map[groupPair]model.CgroupPair, len(c.read))
+				for _, r := range c.read {
+					last[groupPair{r.Victim, r.Culprit}] = r
+				}
+			}
+			before = last[key]
 		}
-		key := groupPair{p.Victim, p.Culprit}
-		gained, before := p, c.pairs[key]
 		if before == p {
 			continue
 		}
-		c.pairs[key] = p
 		if before.WaitNS <= p.WaitNS && before.Preemptions <= p.Preemptions {
 			gained.WaitNS -= before.WaitNS
 			gained.Preemptions -= before.Preemptions
@@ -118,12 +122,6 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 		sum.preemptions += gained.Preemptions
 	}
 	c.read = append(c.read[:0], read...)
-	if len(c.pairs) > len(read) { // some are gone
-		clear(c.pairs)
-		for _, p := range read {
-			c.pairs[groupPair{p.Victim, p.Culprit}] = p
-		}
-	}
 	all := make([]gain, 0, len(sums))
 	for _, g := range sums {
 		all = append(all, *g)
