@@ -116,8 +116,8 @@ type Probes interface {
 type Applications interface {
 	// Run looks for processes with metrics until ctx ends.
 	Run(ctx context.Context)
-	// Offer takes an event of kind model.MetricsFile.
-	Offer(model.CgroupEvent)
+	// Offer takes an event of kind model.MetricsFile, and tells whether it is of a new file that is read.
+	Offer(model.CgroupEvent) (taken bool)
 	// Read reads them all; owner is the container's ID of a control group.
 	Read(owner func(model.CgroupID) string)
 	// Of are those of a container, in order of the name.

@@ -6,8 +6,9 @@ import "outsight/internal/model"
 func (a *Agent) offerMetrics(e model.CgroupEvent) {
 	if a.sources.Applications != nil {
 		defer a.spent.on(partApplications)()
-		a.sources.Applications.Offer(e)
-		a.wake()
+		if a.sources.Applications.Offer(e) {
+			a.wake()
+		}
 	}
 }
 

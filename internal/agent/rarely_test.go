@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,14 @@ func TestSnapshotsAreRare(t *testing.T) {
 	})
 }
 
+// offered takes files or not, as it is told.
+type offered struct {
+	*appmetrics.Collector
+	taken atomic.Bool
+}
+
+func (o *offered) Offer(model.CgroupEvent) bool { return o.taken.Load() }
+
 // Where the kernel brings figures up to date by itself there is nothing to do between, and a container that begins or
 // ends has its snapshot at the next second as well.
 func TestSnapshotsAloneWakeUp(t *testing.T) {
@@ -68,7 +77,8 @@ func TestSnapshotsAloneWakeUp(t *testing.T) {
 		s := &refreshed{script: newScript()}
 		s.add("a", 7)
 		sources := s.sources()
-		sources.Files, sources.Applications = s, appmetrics.New(appmetrics.Options{ProcRoot: t.TempDir()})
+		applications := &offered{Collector: appmetrics.New(appmetrics.Options{ProcRoot: t.TempDir()})}
+		sources.Files, sources.Applications = s, applications
 		a := New(sources, Options{Rarely: 30 * time.Second, Refreshed: true})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -93,7 +103,10 @@ func TestSnapshotsAloneWakeUp(t *testing.T) {
 		after(29*time.Second, awakeSteps+2)
 		after(time.Second, awakeSteps+3)
 		after(10*time.Second, awakeSteps+3)
-		// A process has metrics of its own, which readers are to find.
+		// A process has metrics of its own, which readers are to find; another one says so, and has none.
+		s.events <- model.CgroupEvent{Kind: model.MetricsFile, ID: 7, Path: model.MetricsFilePrefix + "3"}
+		after(time.Second, awakeSteps+3)
+		applications.taken.Store(true)
 		s.events <- model.CgroupEvent{Kind: model.MetricsFile, ID: 7, Path: model.MetricsFilePrefix + "3"}
 		after(time.Second, awakeSteps+4)
 		stop()

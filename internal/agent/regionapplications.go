@@ -15,12 +15,14 @@ type regionApplications struct {
 	collector *appmetrics.Collector
 	leftOut   atomic.Uint64
 
-	mu sync.Mutex // guards what follows
-	// share is what was listed last.
-	share  appmetrics.Share
-	writer *region.ApplicationsWriter
 	// device is nil where there is no RDMA.
 	device *rdma.Server
+
+	mu sync.Mutex // guards what follows
+	// share is what there was last, listed are those of its files that found room.
+	share  appmetrics.Share
+	listed map[uint32]bool
+	writer *region.ApplicationsWriter
 }
 
 // addApplications makes the region that lists applications' own metrics, the last of all.
@@ -39,12 +41,12 @@ func (r *regions) addApplications(described []region.Region) ([]region.Region, e
 func (a *regionApplications) update() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	share, changed := a.collector.Shared()
-	if !changed {
-		return
+	if share, changed := a.collector.Shared(); changed {
+		a.share = share
+		a.publish()
+	} else if a.device != nil {
+		a.device.Keep(a.listed)
 	}
-	a.share = share
-	a.publish()
 }
 
 // restarted lists what there is once more: readers by RDMA find it elsewhere.
@@ -60,19 +62,24 @@ func (a *regionApplications) publish() {
 	for i, m := range a.share.Metrics {
 		list.Metrics[i] = region.ApplicationSum{Container: m.Container, ApplicationMetric: m.ApplicationMetric}
 	}
-	ids := make(map[uint32]bool, len(a.share.Files))
 	for _, f := range a.share.Files {
 		one := region.ApplicationFile{ID: region.FirstFileID + f.Number, Bytes: f.Bytes, Process: f.PID, Group: f.Group}
 		for _, v := range f.Values {
 			one.Values = append(one.Values, region.ApplicationValue{Offset: v.Offset, Type: v.Type, Metric: v.Metric})
 		}
-		one.Address, one.Key = a.register(one.ID)
-		ids[one.ID] = true
 		list.Files = append(list.Files, one)
 	}
-	a.leftOut.Store(uint64(a.writer.Update(list)))
+	list = a.writer.Fit(list)
+	a.leftOut.Store(uint64(list.LeftOut))
+	a.listed = make(map[uint32]bool, len(list.Files))
+	for i := range list.Files {
+		one := &list.Files[i]
+		one.Address, one.Key = a.register(one.ID)
+		a.listed[one.ID] = true
+	}
+	a.writer.Update(list)
 	if a.device != nil {
-		a.device.Keep(ids)
+		a.device.Keep(a.listed)
 	}
 	a.collector.Forget(a.share.Files)
 }

@@ -86,17 +86,17 @@ func New(o Options) *Collector {
 
 // Offer maps the file that a process has announced, at once: the process may live for some milliseconds only. Other
 // events are passed over.
-func (c *Collector) Offer(e model.CgroupEvent) {
+func (c *Collector) Offer(e model.CgroupEvent) (taken bool) {
 	text, ok := strings.CutPrefix(e.Path, model.MetricsFilePrefix)
 	if e.Kind != model.MetricsFile || !ok {
-		return
+		return false
 	}
-	if fd, err := strconv.ParseUint(text, 10, 31); err == nil {
-		c.open(e.PID, int(fd), e.ID)
-	}
+	fd, err := strconv.ParseUint(text, 10, 31)
+	return err == nil && c.open(e.PID, int(fd), e.ID)
 }
 
-func (c *Collector) open(pid, fd int, group model.CgroupID) {
+// open tells whether the file is a new one, and read from now on.
+func (c *Collector) open(pid, fd int, group model.CgroupID) (taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full := func() bool {
@@ -107,21 +107,22 @@ func (c *Collector) open(pid, fd int, group model.CgroupID) {
 	}
 	if full() {
 		c.drops.files++
-		return
+		return false
 	}
 	f, err := openFile(c.o.ProcRoot, pid, fd, c.o.Share, func(pages int) bool { return c.mayTouch(group, pages) })
 	if err != nil {
 		c.refuse(err)
-		return
+		return false
 	}
 	if c.files[f.id] != nil {
 		c.release(f, group)
-		return
+		return false
 	}
 	f.group = group
 	c.files[f.id] = f
 	c.processes[pid]++
 	c.groups[group]++
+	return true
 }
 
 // mayTouch takes pages, if there are so many; a negative number gives them back. mu is held.
@@ -134,6 +135,14 @@ func (c *Collector) mayTouch(group model.CgroupID, pages int) bool {
 		delete(c.groupPages, group)
 	}
 	return true
+}
+
+// left closes the file of a process that has ended. mu is held.
+func (c *Collector) left(f *file) {
+	if c.groups[f.group]--; c.groups[f.group] == 0 {
+		delete(c.groups, f.group)
+	}
+	c.release(f, f.group)
 }
 
 // release closes a file and gives its pages back. mu is held.
@@ -223,9 +232,6 @@ func (c *Collector) retireEnded() {
 		delete(c.files, id)
 		if c.processes[f.pid]--; c.processes[f.pid] == 0 {
 			delete(c.processes, f.pid)
-		}
-		if c.groups[f.group]--; c.groups[f.group] == 0 {
-			delete(c.groups, f.group)
 		}
 		c.leave(f)
 	}

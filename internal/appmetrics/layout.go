@@ -219,7 +219,7 @@ func (l *layout) descriptor(i uint32) (d descriptor, err error) {
 		return d, errLayout
 	}
 	parts = parts[:len(parts)-1]
-	d.unit, d.help = model.Printable(parts[1], maxUnitBytes), model.Printable(parts[2], maxHelpBytes)
+	d.unit, d.help = PrintableTexts(parts[1], parts[2])
 	if d.Name, err = storedName(parts[0], d.Kind); err != nil {
 		return d, err
 	}
@@ -273,6 +273,11 @@ func areLabels(all []model.Label) bool {
 		}
 	}
 	return len(all) <= maxLabels
+}
+
+// PrintableTexts are the unit and the help of a metric as far as they may be shown.
+func PrintableTexts(unit, help string) (string, string) {
+	return model.Printable(unit, maxUnitBytes), model.Printable(help, maxHelpBytes)
 }
 
 // IsKey says that an application's metric may be called so: it has no name of Outsight's, and labels that are some.

@@ -142,7 +142,7 @@ func (c *Collector) partOf(f *file) bool {
 // leave closes the file of a process that has ended, at once where nobody else is told of files. mu is held.
 func (c *Collector) leave(f *file) {
 	if !c.o.Share {
-		c.release(f, f.group)
+		c.left(f)
 		return
 	}
 	c.shared.changed = true
@@ -168,7 +168,7 @@ func (c *Collector) Forget(still []SharedFile) {
 		if kept[f] {
 			return false
 		}
-		c.release(f, f.group)
+		c.left(f)
 		return true
 	})
 }

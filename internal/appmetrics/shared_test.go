@@ -90,7 +90,20 @@ func TestShare(t *testing.T) {
 	if got := summed(t, c, ended); !changed || len(ended.Files) != 1 || !reflect.DeepEqual(got, want) || got["app_load{}"] != "-0.5" {
 		t.Errorf("after its end: %d files, %v, want %v", len(ended.Files), got, want)
 	}
+	// Until then it counts against the bound of its group, as it does against that of the host.
+	sum := func() (files int) {
+		for _, n := range c.groups {
+			files += n
+		}
+		return files
+	}
+	if sum() != 2 {
+		t.Errorf("before others have been told the groups have %d files, want 2", sum())
+	}
 	c.Forget(ended.Files)
+	if sum() != 1 {
+		t.Errorf("the groups have %d files, want 1", sum())
+	}
 	if c.Use(s.Files[at].Number, func([]byte) {}) || len(c.shared.leaving) != 0 || len(c.files) != 1 {
 		t.Errorf("it is still there: %d leave, %d files", len(c.shared.leaving), len(c.files))
 	}

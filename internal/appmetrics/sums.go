@@ -36,8 +36,10 @@ func (s *sums) all() []model.ApplicationMetric {
 		if key.Kind == model.Gauge && v.users == 0 {
 			continue
 		}
-		all = append(all, model.ApplicationMetric{ApplicationKey: key, Unit: v.unit, Help: v.help, Count: v.count,
-			Level: v.level})
+		m := model.ApplicationMetric{ApplicationKey: key, Unit: v.unit, Help: v.help, Count: v.count, Level: v.level}
+		if !m.Unbounded() {
+			all = append(all, m)
+		}
 	}
 	slices.SortFunc(all, func(a, b model.ApplicationMetric) int { return compareKeys(&a.ApplicationKey, &b.ApplicationKey) })
 	return all

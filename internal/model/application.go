@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -31,6 +32,9 @@ type ApplicationMetric struct {
 	Count uint64
 	Level float64
 }
+
+// Unbounded says that the metric is no finite number, which a sum of finite ones may be.
+func (m *ApplicationMetric) Unbounded() bool { return math.IsInf(m.Level, 0) || math.IsNaN(m.Level) }
 
 // LabelText is labels as one text, name="value" in turn, in the order of the labels; ParseLabelText reads it.
 func LabelText(labels []Label) string {

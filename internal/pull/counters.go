@@ -28,6 +28,12 @@ type level struct {
 	Known bool
 }
 
+func (l *level) raise(was level) {
+	if l.Known && was.Known {
+		l.N = max(l.N, was.N)
+	}
+}
+
 // pressureOf are a place in levels.Pressures.
 func pressureOf(resource, how int) func(*levels) *level {
 	return func(l *levels) *level { return &l.Pressures[resource][how] }

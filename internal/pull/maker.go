@@ -191,6 +191,9 @@ func (m *maker) take(r *reading) {
 		if c.turn > 0 && r.Reader != m.last.Reader {
 			from.Levels.raise(&c.levels) // the two servers may have read in the other order
 		}
+		if c.turn > 0 && runOf(&from.Container) == runOf(c.container) {
+			from.Levels.raisePressure(&c.levels) // a later sum may be a little less
+		}
 		c.container, c.levels, c.turn = &from.Container, from.Levels, m.turn
 	}
 	for i := range r.Groups {
@@ -272,16 +275,16 @@ func (m *maker) containerOf(id model.CgroupID) *model.Container {
 
 // raise makes the counters among levels no less than they were.
 func (l *levels) raise(was *levels) {
-	pairs := [][2]*level{{&l.Kills, &was.Kills}, {&l.Periods, &was.Periods},
-		{&l.ThrottledPeriods, &was.ThrottledPeriods}, {&l.ThrottledNS, &was.ThrottledNS}}
+	l.Kills.raise(was.Kills)
+	l.Periods.raise(was.Periods)
+	l.ThrottledPeriods.raise(was.ThrottledPeriods)
+	l.ThrottledNS.raise(was.ThrottledNS)
+}
+
+func (l *levels) raisePressure(was *levels) {
 	for i := range l.Pressures {
 		for how := range l.Pressures[i] {
-			pairs = append(pairs, [2]*level{&l.Pressures[i][how], &was.Pressures[i][how]})
-		}
-	}
-	for _, pair := range pairs {
-		if now, before := pair[0], pair[1]; now.Known && before.Known {
-			now.N = max(now.N, before.N)
+			l.Pressures[i][how].raise(was.Pressures[i][how])
 		}
 	}
 }

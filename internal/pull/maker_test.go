@@ -347,6 +347,34 @@ func TestMissingIsNotZero(t *testing.T) {
 	}
 }
 
+// TestPressureDoesNotFall: a later sum of the kernel may be a little less, which is no restart; that of a container that
+// begins again is one.
+func TestPressureDoesNotFall(t *testing.T) {
+	w := newWorld(1)
+	w.step()
+	var m *maker
+	began := worldBegan
+	for number, c := range []struct{ read, want uint64 }{{5_000_000, 5_000_000}, {4_999_000, 5_000_000}, {5_001_000, 5_001_000},
+		{2000, 5_003_000}} {
+		if number == 3 {
+			began = began.Add(time.Minute)
+		}
+		w.now = w.now.Add(time.Second)
+		r := w.read("a", 1, uint64(number+1))
+		r.Containers[0].Container.Started = began
+		r.Containers[0].Levels.Pressures[0][0] = level{c.read, true}
+		if m == nil {
+			m = newMaker(r, earlier{})
+		}
+		m.take(r)
+		f := m.frame()
+		got, ok := f.Tables[frame.Containers].Columns[frame.Column(frame.Containers, "pressure_cpu_waiting")].At(0)
+		if !ok || got != c.want {
+			t.Errorf("after %d ns the frame says %d (%v), want %d", c.read, got, ok, c.want)
+		}
+	}
+}
+
 // TestUnknownFrames: where it cannot be known which frames an earlier process has made, hosts count from now on, and an
 // agent that begins later counts from its begin on.
 func TestUnknownFrames(t *testing.T) {

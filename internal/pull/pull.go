@@ -112,8 +112,9 @@ type Status struct {
 	Error string
 	// HandedOn says that this server cannot read it, and another one is to.
 	HandedOn bool
-	// ApplicationsRefused is how many of applications' own metrics were none that may be, or too many.
-	ApplicationsRefused int
+	// ApplicationsRefused is how many of applications' own metrics were none that may be, or too many, and ApplicationsLeftOut
+	// how many the host had no room for.
+	ApplicationsRefused, ApplicationsLeftOut int
 	// By is the transport, At the time of the newest reading that came, whoever read.
 	By string
 	At time.Time
@@ -302,7 +303,7 @@ func (p *Pull) readOnce(ctx context.Context, s *source, c *connection) (r *readi
 		p.counts.failedApplications[slices.Index(Reasons, ReasonOf(err))].Add(1)
 	}
 	if sample.HasApplications {
-		s.status.ApplicationsRefused = sample.ApplicationsRefused
+		s.status.ApplicationsRefused, s.status.ApplicationsLeftOut = sample.ApplicationsRefused, sample.ApplicationsLeftOut
 	}
 	r = readingOf(sample)
 	r.From, r.At, r.By = s.Address, begin, c.by
@@ -494,7 +495,8 @@ func (p *Pull) shareOne(s *source) {
 		if was && s.status.Late != "" {
 			p.options.Logger.Warn("a host that cannot be read is handed on to another server", "host", s.Address)
 		}
-		s.status.Read, s.status.Late, s.status.Error, s.status.ApplicationsRefused = false, "", "", 0
+		s.status.Read, s.status.Late, s.status.Error = false, "", ""
+		s.status.ApplicationsRefused, s.status.ApplicationsLeftOut = 0, 0
 	}
 	s.mu.Unlock()
 	if mine && !was {

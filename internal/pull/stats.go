@@ -41,9 +41,12 @@ func (p *Pull) WriteMetrics(w io.Writer) error {
 		}
 	}
 	states := map[string]int{}
-	var late, refused []any
+	var late, refused, leftOut []any
 	handedOn := 0
 	for _, s := range p.Statuses() {
+		if s.ApplicationsLeftOut > 0 {
+			leftOut = append(leftOut, fmt.Sprintf("{address=%q}", s.Address), s.ApplicationsLeftOut)
+		}
 		if s.ApplicationsRefused > 0 {
 			refused = append(refused, fmt.Sprintf("{address=%q}", s.Address), s.ApplicationsRefused)
 		}
@@ -80,6 +83,7 @@ func (p *Pull) WriteMetrics(w io.Writer) error {
 		"and why; they are there at a later one, with what was counted", failed...)
 	family("outsight_pull_refused_application_metrics", "gauge", "Applications' own metrics that hosts told of and that were "+
 		"refused: of names that are none, of an unknown type, or too many of a container or host", refused...)
+	family("outsight_pull_left_out_application_metrics", "gauge", "Applications' own metrics for which hosts had no room", leftOut...)
 	family("outsight_pull_read_bytes_total", "counter", "Bytes of regions that were read", "", p.counts.bytes.Load())
 	family("outsight_pull_read_seconds_total", "counter", "Time that readings took, those that failed too", "",
 		float64(p.counts.readNS.Load())/model.Nanoseconds)

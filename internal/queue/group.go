@@ -18,6 +18,10 @@ const leaseTime = 1500 * time.Millisecond
 // pendingBytes bounds the messages that wait to be taken.
 const pendingBytes = 64 << 20
 
+// openWait is after how long a cluster is asked once more for its bucket: a request that comes while it chooses a leader may
+// never be answered.
+const openWait = 5 * time.Second
+
 // Group are processes that know of each other: each has a lease in a bucket of JetStream's key-value store, which the
 // store removes when it is not renewed. They tell each other messages, which are not kept.
 type Group struct {
@@ -28,15 +32,25 @@ type Group struct {
 }
 
 // OpenGroup makes the bucket of a group if it is missing. Its copies are as many as it has, and replicas for a new one (1).
+// It tries until ctx ends.
 func OpenGroup(ctx context.Context, conn *nats.Conn, name string, replicas int) (*Group, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return nil, fmt.Errorf("opening the group %q: %w", name, err)
 	}
-	kv, err := js.KeyValue(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, History: 1, Replicas: max(replicas, 1),
-			TTL: leaseTime, MaxBytes: 1 << 20})
+	open := func() (jetstream.KeyValue, error) {
+		ctx, cancel := context.WithTimeout(ctx, openWait)
+		defer cancel()
+		kv, err := js.KeyValue(ctx, name)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, History: 1, Replicas: max(replicas, 1),
+				TTL: leaseTime, MaxBytes: 1 << 20})
+		}
+		return kv, err
+	}
+	kv, err := open()
+	for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		kv, err = open()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the group %q: %w", name, err)

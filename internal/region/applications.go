@@ -80,19 +80,21 @@ func NewApplicationsWriter(memory []byte) *ApplicationsWriter {
 	return w
 }
 
-// Update writes a list, if it is another than before, and tells how many metrics found no room. Of a container all are
-// there, or none: a sum without some of its values would be none. Those that need least come first.
-func (w *ApplicationsWriter) Update(a *Applications) (leftOut int) {
-	fitting := a.fitting(len(w.memory))
-	fitting.Generation = 0
-	body := fitting.encode(len(w.memory))
+// Fit is what of a list finds room. Of a container all metrics do, or none: a sum without some of its values would be none.
+// Those that need least come first.
+func (w *ApplicationsWriter) Fit(a *Applications) *Applications { return a.fitting(len(w.memory)) }
+
+// Update writes a list that fits, if it is another than before.
+func (w *ApplicationsWriter) Update(fitting *Applications) {
+	list := *fitting
+	list.Generation = 0
+	body := list.encode(len(w.memory))
 	if !bytes.Equal(body, w.written) {
 		w.written = body
 		w.generation++
-		fitting.Generation = w.generation
-		publish(w.memory, fitting.encode(len(w.memory)))
+		list.Generation = w.generation
+		publish(w.memory, list.encode(len(w.memory)))
 	}
-	return fitting.LeftOut
 }
 
 // need is what the metrics of a container take.
@@ -285,13 +287,16 @@ func decodeApplication(b []byte, e *applicationEntry) (m ApplicationSum, err err
 		}
 		texts[i] = string(b[t.Offset : t.Offset+t.Length])
 	}
-	m.Container, m.Name, m.Labels, m.Unit, m.Help = texts[0], texts[1], texts[2], texts[3], texts[4]
+	m.Container, m.Name, m.Labels = texts[0], texts[1], texts[2]
+	m.Unit, m.Help = appmetrics.PrintableTexts(texts[3], texts[4])
 	m.Fine = e.Fine != 0
 	switch e.Kind {
 	case applicationCounter:
 		m.Kind, m.Count = model.Counter, e.Ended
 	case applicationGauge:
-		m.Kind, m.Level = model.Gauge, math.Float64frombits(e.Ended)
+		if m.Kind, m.Level = model.Gauge, math.Float64frombits(e.Ended); m.Unbounded() {
+			m.Level = 0
+		}
 	default:
 		m.Name = ""
 	}

@@ -180,6 +180,66 @@ func TestListChangesDuringAReading(t *testing.T) {
 	}
 }
 
+// careful has to be told of files before it reads them, and must not read those that are gone.
+type careful struct {
+	local
+	t *testing.T
+}
+
+func (r careful) MapFiles(context.Context, []ApplicationFile) error { return nil }
+
+func (r careful) ReadAll(ctx context.Context, reads []Read) error {
+	for i := range reads {
+		if _, there := r.local[reads[i].Region]; !there {
+			r.t.Errorf("region %d is read, which is gone", reads[i].Region)
+		}
+	}
+	return r.local.ReadAll(ctx, reads)
+}
+
+func (r careful) Read(ctx context.Context, id uint32, offset uint64, into []byte) error {
+	return r.ReadAll(ctx, []Read{{Region: id, Offset: offset, Into: into}})
+}
+
+// TestFilesThatAreGoneAreNotRead: a process that has ended between two readings is not looked for where it was.
+func TestFilesThatAreGoneAreNotRead(t *testing.T) {
+	l, _, w := hostOfApplications(t, ApplicationsBytes)
+	c := NewCollector(careful{l, t})
+	want := map[string]string{"id0 app_seconds_total{}": "1750000000", "id0 app_jobs_total{}": "123",
+		`id0 app_load{path="/a \"b\""}`: "-2.5", "id1 app_jobs_total{}": "11"}
+	expectApplications(t, c, want)
+	after := list()
+	after.Files = slices.Delete(after.Files, 1, 2)
+	after.Metrics[1].Count += 3
+	w.Update(after)
+	delete(l, fileID+1)
+	want[`id0 app_load{path="/a \"b\""}`] = "-1.5"
+	expectApplications(t, c, want)
+}
+
+// TestSumsThatAreNoNumbers: what cannot be told as a number is left out, whether the host says it or it is the sum.
+func TestSumsThatAreNoNumbers(t *testing.T) {
+	l, _, w := hostOfApplications(t, ApplicationsBytes)
+	c := NewCollector(l)
+	const load = `id0 app_load{path="/a \"b\""}`
+	want := map[string]string{"id0 app_seconds_total{}": "1750000000", "id0 app_jobs_total{}": "123", load: "-2.5",
+		"id1 app_jobs_total{}": "11"}
+	ended := list()
+	for _, no := range []float64{math.NaN(), math.Inf(1)} {
+		ended.Metrics[2].Level = no
+		w.Update(ended)
+		if s := expectApplications(t, c, map[string]string{"id0 app_seconds_total{}": "1750000000", "id0 app_jobs_total{}": "123",
+			load: fmt.Sprint(-2.5 - list().Metrics[2].Level), "id1 app_jobs_total{}": "11"}); s.ApplicationsRefused != 0 {
+			t.Errorf("%d are refused", s.ApplicationsRefused)
+		}
+	}
+	ended.Metrics[2].Level = -math.MaxFloat64
+	w.Update(ended)
+	put(l[fileID], 2048, math.Float64bits(-math.MaxFloat64))
+	delete(want, load)
+	expectApplications(t, c, want)
+}
+
 // refusing reads no files.
 type refusing struct {
 	local
@@ -319,9 +379,11 @@ func TestListIsBounded(t *testing.T) {
 		a.Metrics = append(a.Metrics, counterOf("greedy", fmt.Sprintf("app_m%d_total", i), 1))
 	}
 	a.Files = append(a.Files, ApplicationFile{ID: fileID + 3, Bytes: 8, Values: []ApplicationValue{{0, u64, 50}}})
-	if left := w.Update(a); left != 100 {
-		t.Errorf("%d are left out, want those of one container", left)
+	fitting := w.Fit(a)
+	if fitting.LeftOut != 100 {
+		t.Errorf("%d are left out, want those of one container", fitting.LeftOut)
 	}
+	w.Update(fitting)
 	s, err := NewCollector(l).Collect(context.Background())
 	if err != nil || len(s.Applications) != 4 || s.ApplicationsLeftOut != 100 {
 		t.Fatalf("%+v, %v", s, err)
@@ -333,7 +395,8 @@ func TestListIsBounded(t *testing.T) {
 	// What there is room for, to the last byte.
 	for size := 1024; size < 3000; size += 8 {
 		m := memory(size)
-		NewApplicationsWriter(m).Update(a)
+		w := NewApplicationsWriter(m)
+		w.Update(w.Fit(a))
 		if _, err := ReadApplications(context.Background(), local{listID: m}, listID); err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}

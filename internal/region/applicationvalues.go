@@ -98,8 +98,18 @@ func (a *applications) read(ctx context.Context, c *Collector) (err error) {
 				return err
 			}
 		}
+	} else if _, ok := c.reader.(FileMapper); ok && len(a.known.Files) > 0 {
+		// To read a file that has ended since would end a connection by RDMA.
+		if err := a.readValues(ctx, c, a.reads[len(a.reads)-1:]); err != nil {
+			return err
+		}
 	}
-	if err := c.readAll(ctx, a.reads); err != nil {
+	return a.readValues(ctx, c, a.reads)
+}
+
+// readValues makes the reads, of which the last is that of the list's generation.
+func (a *applications) readValues(ctx context.Context, c *Collector, reads []Read) error {
+	if err := c.readAll(ctx, reads); err != nil {
 		return err
 	}
 	if now := binary.LittleEndian.Uint64(a.generation[:]); now != a.known.Generation {
@@ -203,5 +213,6 @@ func (a *applications) figures() []ApplicationFigure {
 			}
 		}
 	}
-	return all
+	// A sum of finite numbers may be none.
+	return slices.DeleteFunc(all, func(f ApplicationFigure) bool { return f.Unbounded() })
 }

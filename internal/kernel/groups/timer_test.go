@@ -144,9 +144,12 @@ func TestTimerReadsPressureAndLimits(t *testing.T) {
 	}
 	defer syscall.Kill(pid, syscall.SIGCONT)
 	kerneltest.Eventually(t, "the stopped group's pressure is that of its file", func() bool {
-		time.Sleep(20 * time.Millisecond)
 		file := pressureOf(t, directory)
-		time.Sleep(50 * time.Millisecond)
+		before, _ := p.TimerReadings()
+		kerneltest.Eventually(t, "the timer reads once more", func() bool {
+			after, _ := p.TimerReadings()
+			return after > before+1
+		})
 		return host.Load(waited) == file.CPU.WaitingNS && known()
 	})
 	if err := p.ReadGroupsEvery(0); err != nil {

@@ -586,6 +586,11 @@ func TestFilesThatComeAndGo(t *testing.T) {
 		t.Errorf("what is kept: %v", err)
 	}
 	h.server.Keep(nil)
+	if err := read(c, files); err != nil {
+		t.Errorf("by who has not seen yet that it is gone: %v", err)
+	}
+	h.server.added[id].dropped = time.Now().Add(-dropAfter)
+	h.server.Keep(nil)
 	if _, known := h.server.Place(id); known {
 		t.Error("what is removed has a place")
 	}

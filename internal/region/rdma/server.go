@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -51,7 +52,16 @@ type Place struct {
 type added struct {
 	Source
 	place Place
+	// dropped is when it was no longer to be kept, zero while it is.
+	dropped time.Time
 }
+
+// Readers who have not seen yet that something is gone lose their connection when they read it: it can be read for dropAfter
+// longer, of maxDropped such sources.
+const (
+	dropAfter  = 10 * time.Second
+	maxDropped = 1024
+)
 
 // Server lets the RDMA device answer reads of regions. It is a tcp.Connector: readers ask for a connection over TCP.
 type Server struct {
@@ -117,9 +127,9 @@ func register(h *helper, s *Source) (answer, error) {
 	}
 	// Up to Linux 6.1 memory is registered through a mapping that could be written, for which this descriptor is not good.
 	// outsight-rdma makes it one that can only be read afterwards.
-	writable, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.File.Fd()), os.O_RDWR, 0)
-	if err != nil {
-		return a, err
+	writable, failed := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.File.Fd()), os.O_RDWR, 0)
+	if failed != nil {
+		return a, errors.Join(err, failed)
 	}
 	defer writable.Close()
 	return h.register(writable, s.Offset, s.Bytes)
@@ -160,12 +170,21 @@ func (s *Server) Place(id uint32) (Place, bool) {
 	return one.place, true
 }
 
-// Keep removes all that was added with another id than these: nobody can read it any more.
+// Keep removes, some seconds later, all that was added with another id than these. It is to be called again and again.
 func (s *Server) Keep(ids map[uint32]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
+	many := len(s.added)-len(ids) > maxDropped
 	for id, one := range s.added {
 		if ids[id] {
+			one.dropped = time.Time{}
+			continue
+		}
+		if one.dropped.IsZero() {
+			one.dropped = now
+		}
+		if !many && now.Sub(one.dropped) < dropAfter {
 			continue
 		}
 		if one.place.Address != 0 && s.helper != nil {

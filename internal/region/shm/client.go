@@ -87,7 +87,10 @@ func (c *Client) receive(ctx context.Context, magic string, size int) (body []by
 	if count, err = parse(b[:n], magic, size); err == nil && int(count) != len(files) {
 		err = fmt.Errorf("%w: %d regions with %d descriptors", region.ErrDamaged, count, len(files))
 	}
-	return b[headerBytes:n], count, files, err
+	if err != nil {
+		return nil, 0, files, err
+	}
+	return b[headerBytes:n], count, files, nil
 }
 
 // parse reads a message of entries of a size, without its descriptors.

@@ -187,3 +187,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestShortGreeting: a socket is another program's.
+func TestShortGreeting(t *testing.T) {
+	for _, greeting := range []string{"h", "hi\n", "OSSHARED", "OSSHARED\x01\x00\x00"} {
+		path := filepath.Join(t.TempDir(), "socket")
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if conn, err := l.Accept(); err == nil {
+				_, _ = conn.Write([]byte(greeting))
+				_ = conn.Close()
+			}
+		}()
+		if _, err := Open(t.Context(), path, Options{}); !errors.Is(err, region.ErrNotRegion) {
+			t.Errorf("%q: %v", greeting, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
