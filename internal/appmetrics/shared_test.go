@@ -54,7 +54,7 @@ func summed(t *testing.T, c *Collector, s Share) map[string]string {
 // TestShare: who reads what is shared has the sums that the Collector has: of processes that live, of those that have
 // ended since, and when metrics are added.
 func TestShare(t *testing.T) {
-	first, second := runWorker(t, []string{"ready"}, "count"), runWorker(t, []string{"ready"}, "many", "2000")
+	first, second := runWorker(t, []string{"ready"}, "count"), runWorker(t, []string{"ready"}, "many", "1500")
 	c := scanned(t, Options{Share: true}, first.Process.Pid, second.Process.Pid)
 	want := texts(c)
 	s, changed := c.Shared()

@@ -19,6 +19,7 @@ it('says whether there is room, and when it is not known', () => {
   f({ limit: { value: 300, low: 250, high: 330 }, at_most: most }, 'good', /The limit is that at most: from 250\/s on/)
   const doubts = [{ node: 'cart', text: 'x' }]
   f({ limit: { value: 300, low: 150, high: 330 }, at_most: most, doubts, upper_bound: true }, 'unsure', /^The limit cannot be told. It is at most about 300\/s, by the CPU time of shop-cart\. The load asked for is 200\/s, 2.0 × the mean\.$/)
+  f({ limit: { value: 150, low: 100, high: 190 }, doubts, upper_bound: true }, 'worse', /^There is no room. The limit is at most about 150\/s, by the CPU time of shop-cart\. The load asked for is 200\/s, 2.0 × the mean: it does not get there\.$/)
   f({ limit: { value: 150, low: 100, high: 330 }, doubts, upper_bound: true, limited_by: 'cpus/a', resources: [resource({ node: 'cpus/a', name: 'CPUs of a' })] }, 'unsure', /^The limit cannot be told. It is at most about 150\/s, by the CPUs of a\. The load asked for is 200\/s, 2.0 × the mean: it does not get there\.$/)
   f({ limit: { value: 210, low: 150 } }, 'unsure', /^There may be room.*\(150\/s or more\)/)
   f({ resources: [resource({ unknown: 'the rate of requests hardly changed' })] }, 'unsure', /It cannot be told.*The rate of requests hardly changed/)

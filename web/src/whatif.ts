@@ -80,8 +80,9 @@ export function verdictOf(a: WhatIf): WhatIfVerdict {
   const far = a.limit.value > 1.05 * a.greatest_rate ? `, ${(a.limit.value / a.greatest_rate).toFixed(1)} times the greatest rate that there was` : ''
   const text = `at ${rate(a.limit.value)} (${limitBounds(a.limit)})`
   if (a.upper_bound) {
-    const most = `It is at most about ${rate(a.limit.value)}, by ${a.limited_by?.startsWith('cpus/') ? 'the ' : 'the CPU time of '}`
-    return { kind: 'unsure', before: `The limit cannot be told. ${most}`, name, after: '', note: `The load asked for is ${at}${a.limit.value < a.rate ? ': it does not get there' : ''}.` }
+    const most = `t most about ${rate(a.limit.value)}, by ${a.limited_by?.startsWith('cpus/') ? 'the ' : 'the CPU time of '}`
+    const beyond = a.limit.high !== undefined && a.limit.high < a.rate
+    return { kind: beyond ? 'worse' : 'unsure', before: beyond ? `There is no room. The limit is a${most}` : `The limit cannot be told. It is a${most}`, name, after: '', note: `The load asked for is ${at}${a.limit.value < a.rate ? ': it does not get there' : ''}.` }
   }
   // Where nobody was seen to wait for the pool, it may be none.
   if (a.limit.value < a.rate && (!pool || pool.waited)) return { kind: 'worse', before: '', name: pool ? upper(name) : name, after: ` ${!pool ? 'is used up' : pool.ceiling ? 'are all that get through' : pool.open === 1 ? 'is busy' : 'are all busy'} ${text}`, note: a.limit.value < a.mean_rate ? `Even the mean rate of this time, ${rate(a.mean_rate)}, is above that.` : `The load asked for is ${at}: it does not get there.` }
