@@ -13,21 +13,23 @@ const (
 	// ceilingSpread is how many times the least number of requests under way the greatest may be, of crowded stretches, and
 	// ceilingSlower how many times as long each may take as in those that are not.
 	ceilingSpread, ceilingSlower = 1.15, 1.5
-	// ceilingUsed is the share of its CPU time up to which a client has another reason to let no more through.
+	// ceilingUsed is the share of its CPU time from which on a client has another reason to let no more through.
 	ceilingUsed = 0.8
+	// ceilingFull is how much of a whole number of requests is under way, at least, where as many are let through and others
+	// wait: whoever is done is followed by the next one. Of 4, 3.8 were (docs/analysis.md).
+	ceilingFull = 0.9
 )
 
 // ceiling is the pool of which nothing tells how many requests it lets through at a time, if the past shows it: in crowded
-// stretches more and more requests wait in the client, as many as ever are under way to the server, and the server takes as
-// long for each as before. What could be served then is the limit. nil is that nothing is seen of one: as long as fewer come
-// than it lets through, there is no sign of it.
+// stretches more and more requests wait in the client, as many as ever are under way to the server, nearly a whole number, and
+// the server takes as long for each as before. What could be served then is the limit. nil is that nothing is seen of one: as
+// long as fewer come than it lets through, there is no sign of it.
 func (p *connectionsPast) ceiling(mean, rate float64) *Pool {
 	var crowded, calm []connectionsObserved
 	for _, o := range p.all {
-		waiting := o.inside - o.Busy
 		switch {
-		case math.IsNaN(waiting):
-		case waiting >= crowdedWaits && waiting >= crowdedShare*o.Busy:
+		case math.IsNaN(o.waiting):
+		case o.waiting >= crowdedWaits && o.waiting >= crowdedShare*o.Busy:
 			crowded = append(crowded, o)
 		default:
 			calm = append(calm, o)
@@ -52,10 +54,20 @@ func (p *connectionsPast) ceiling(mean, rate float64) *Pool {
 		limit, open = limit+o.rate/float64(len(crowded)), open+o.Busy/float64(len(crowded))
 		low, high = min(low, o.rate), max(high, o.rate)
 	}
+	if whole := math.Round(open); whole < 1 || math.Abs(open-whole) > (1-ceilingFull)*whole {
+		return nil // nothing lets a part of a request through
+	}
 	// As far off as the stretches are from each other, on either side.
 	low, high = max(low-(high-low), 0), high+(high-low)
+	var otherwise nodePast
+	for _, o := range calm {
+		otherwise.waited += o.waiting
+		otherwise.took += o.inside
+		otherwise.requests += o.served
+	}
 	return &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: open, Before: d.Cores(mean), Busy: d.Cores(rate),
-		Limit: &Interval{limit, low, &high}, Fixed: true, Waited: true, Ceiling: true, queued: true}
+		Limit: &Interval{limit, low, &high}, Fixed: true, Waited: true, Ceiling: true, queued: true,
+		otherwise: &otherwise}
 }
 
 // takes is how long a request over the connections takes, in seconds.
@@ -65,4 +77,15 @@ func takes(all []connectionsObserved) float64 {
 		busy, rate = busy+o.Busy, rate+o.Rate
 	}
 	return busy / rate
+}
+
+// onlyCeilings leaves no ceiling to a client that has several: it is not known for which of them its requests wait.
+func onlyCeilings(pools []Pool) []Pool {
+	of := map[string]int{}
+	for i := range pools {
+		if pools[i].Ceiling {
+			of[pools[i].Client]++
+		}
+	}
+	return slices.DeleteFunc(pools, func(p Pool) bool { return p.Ceiling && of[p.Client] > 1 })
 }

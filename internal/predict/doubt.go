@@ -36,6 +36,8 @@ type Pool struct {
 	Ceiling bool `json:"ceiling,omitempty"`
 
 	queued bool // the estimate of durations has all of its queue
+	// otherwise is what the client of a Ceiling did while nothing waited for that.
+	otherwise *nodePast
 }
 
 // id is what Prediction.LimitedBy has of it.
@@ -219,6 +221,7 @@ func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 		}
 		p.Pools = append(p.Pools, *pool)
 	}
+	p.Pools = onlyCeilings(p.Pools)
 	limit := func(pool *Pool) float64 {
 		if pool.Limit == nil {
 			return math.Inf(1)
@@ -240,8 +243,10 @@ func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 	for i := range p.Resources {
 		r := &p.Resources[i]
 		n := h.nodes[r.Node]
-		if first := p.LimitingPool(); first != nil && first.Ceiling && first.Client == r.Node {
-			continue // that is what it waits for
+		if first := p.LimitingPool(); n != nil && first != nil && first.Ceiling && first.Client == r.Node {
+			rest := *n // it is known for what it waits in the rest of the time
+			rest.waited, rest.took, rest.requests = first.otherwise.waited, first.otherwise.took, first.otherwise.requests
+			n = &rest
 		}
 		if n == nil || n.requests <= 0 || n.waited < waitsMuch*n.took || n.waited < waitsLong*n.requests {
 			continue

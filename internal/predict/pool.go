@@ -52,8 +52,9 @@ type connectionsObserved struct {
 	rate float64
 	graph.Connections
 	served, took float64
-	// inside is how many requests are in the client on average, NaN where that is not known, and used its utilisation.
-	inside, used float64
+	// inside is how many requests are in the client on average, and waiting how many of them neither run nor wait for a CPU or
+	// for those whom it calls; NaN where that is not known. used is its utilisation.
+	inside, waiting, used float64
 }
 
 func (h *History) addConnections(a *graph.Analysis) {
@@ -83,11 +84,15 @@ func (h *History) addConnections(a *graph.Analysis) {
 			h.connections[key] = p
 		}
 		p.Connections = c
-		o := connectionsObserved{rate: a.ArrivalRate, Connections: c, served: math.NaN(), took: math.NaN(), inside: math.NaN()}
+		o := connectionsObserved{rate: a.ArrivalRate, Connections: c, served: math.NaN(), took: math.NaN(),
+			inside: math.NaN(), waiting: math.NaN()}
 		if r := clients[c.Client]; r != nil {
 			// With CPU time that is not for requests, which stays in it, waits would seem to be shorter at low rates.
 			o.served, o.inside, o.used = *r.ArrivalRate, float64(*r.Latency)**r.ArrivalRate, utilised[r.Node]
 			o.used = max(o.used, utilised[graph.CPUsOf(r.Host)])
+			if r.Waits != nil {
+				o.waiting = float64(*r.Waits) * o.served
+			}
 			o.took = float64(*r.Latency) - (r.Queued+called[c.Client]-c.Busy)/o.served
 		}
 		p.all = append(p.all, o)
