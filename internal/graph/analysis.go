@@ -57,6 +57,8 @@ type Entry struct {
 
 	// Asked are requests per second by endpoint, of those that were asked for most; nil where none is known.
 	Asked map[string]float64 `json:"-"`
+	// Hosts have the nodes that its requests reach, by AnalyseWithConnections alone.
+	Hosts map[string]bool `json:"-"`
 
 	latency model.FloatHistogram
 }
@@ -110,6 +112,15 @@ func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 // AnalyseWithConnections is Analyse with Connections, which takes as long again.
 func (g *Graph) AnalyseWithConnections(cores map[string]float64) *Analysis {
 	a, reached, calls := g.analyse(cores)
+	for i := range a.Entries {
+		e := &a.Entries[i]
+		e.Hosts = map[string]bool{}
+		for at, is := range calls.reach(a.Entries[i : i+1]) {
+			if is {
+				e.Hosts[g.Nodes[at].Host] = true
+			}
+		}
+	}
 	for _, e := range calls.ends {
 		if !reached[e.client] || e.client == e.server || !e.isTimed() {
 			continue

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -97,6 +98,22 @@ func TestWaitsOfNodes(t *testing.T) {
 	if c := found["app to db"]; len(found) != 3 || c.Client != "app" || c.Server != "db" || !near(c.Busy, 1) || c.Open != 5 ||
 		!near(c.Requests, 2000) {
 		t.Errorf("connections %+v: those of who is not reached are none", found)
+	}
+}
+
+// Of each entry it is told which hosts its requests reach: neither those of its clients, nor those of another entry.
+func TestHostsOfEntries(t *testing.T) {
+	on := func(host string, n *Node) *Node {
+		n.Host = host
+		return n
+	}
+	g := &Graph{Nodes: []*Node{on("a", using("load", 0, 1, nil)), on("b", using("web", 1, 1, nil)), on("c", using("db", 1, 1, nil)),
+		on("d", using("other", 1, 1, nil))},
+		Edges: []*Edge{call("load", "web", 2, 1), call("web", "db", 2, 1), call("load", "other", 1, 1)}}
+	entries := g.AnalyseWithConnections(map[string]float64{"a": 2, "b": 2, "c": 2, "d": 2}).Entries
+	if len(entries) != 2 || !maps.Equal(entries[0].Hosts, map[string]bool{"b": true, "c": true}) ||
+		!maps.Equal(entries[1].Hosts, map[string]bool{"d": true}) {
+		t.Errorf("got %+v", entries)
 	}
 }
 

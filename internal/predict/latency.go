@@ -88,7 +88,7 @@ type entryPast struct {
 type entryObserved struct {
 	rate, own float64
 	seconds   [durations]float64
-	// left is what others leave of the CPUs of each host, in cores.
+	// left is what others leave of the CPUs of each host that its requests reach, as a share of them.
 	left map[string]float64
 }
 
@@ -98,8 +98,8 @@ func (h *History) addEntries(a *graph.Analysis) {
 	}
 	left := map[string]float64{}
 	for i := range a.Resources {
-		if r := &a.Resources[i]; r.Node == graph.CPUsOf(r.Host) {
-			left[r.Host] = r.Parallel
+		if r := &a.Resources[i]; r.Node == graph.CPUsOf(r.Host) && h.cores[r.Host] > 0 {
+			left[r.Host] = r.Parallel / h.cores[r.Host]
 		}
 	}
 	for _, e := range a.Entries {
@@ -112,16 +112,28 @@ func (h *History) addEntries(a *graph.Analysis) {
 			h.entries[e.Node] = p
 		}
 		p.Entry = graph.Entry{Node: e.Node, Name: e.Name}
+		own := map[string]float64{}
+		for host, share := range left {
+			if e.Hosts[host] {
+				own[host] = share
+			}
+		}
 		p.all = append(p.all, entryObserved{a.ArrivalRate, e.ArrivalRate,
-			[durations]float64{float64(*e.Mean), float64(*e.P50), float64(*e.P95), float64(*e.P99)}, left})
+			[durations]float64{float64(*e.Mean), float64(*e.P50), float64(*e.P95), float64(*e.P99)}, own})
 	}
 }
 
-// disturbed is how many standard deviations less than usual others leave of a host's CPUs where they disturb.
-const disturbed = 3
+const (
+	// disturbed is how many standard deviations less than usual others leave of a host's CPUs where they disturb.
+	disturbed = 3
+	// disturbedLeast is which share of a host's CPUs that is, at least: waits grow as 1 / (1 - ρ), so that of CPUs of which half
+	// are busy a twentieth more makes them longer by a tenth. Less is lost in what durations are off anyway.
+	disturbedLeast = 0.05
+)
 
-// calm are the stretches in which others took no more of the CPUs of any host than usual: what they do at times makes durations
-// longer, and tells nothing of how those grow with the rate. The deviation is a robust one.
+// calm are the stretches in which others took no more than usual of the CPUs of the hosts that requests of the entry reach: what
+// they do at times makes durations longer, and tells nothing of how those grow with the rate. The deviation is a robust one. All
+// are calm where less than half would be: of many hosts some are always disturbed, which is how it usually is.
 func (p *entryPast) calm() []entryObserved {
 	lefts := map[string][]float64{}
 	for i := range p.all {
@@ -136,9 +148,9 @@ func (p *entryPast) calm() []entryObserved {
 		for i, left := range all {
 			off[i] = math.Abs(left - middle)
 		}
-		least[host] = middle - disturbed*medianOf(off)/0.6745
+		least[host] = middle - max(disturbed*medianOf(off)/0.6745, disturbedLeast)
 	}
-	return slices.DeleteFunc(slices.Clone(p.all), func(o entryObserved) bool {
+	calm := slices.DeleteFunc(slices.Clone(p.all), func(o entryObserved) bool {
 		for host, left := range o.left {
 			if left < least[host] {
 				return true
@@ -146,6 +158,10 @@ func (p *entryPast) calm() []entryObserved {
 		}
 		return false
 	})
+	if 2*len(calm) < len(p.all) {
+		return p.all
+	}
+	return calm
 }
 
 // upTo is what was known if only the stretches at rates up to most had been.

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -147,4 +148,45 @@ func TestScalabilityLaw(t *testing.T) {
 	if !ok || math.Abs(l.P99.Value/(4.6*mean)-1) > 0.05 {
 		t.Errorf("p99 at 1300/s is %+v, want %v (%+v)", l, 4.6*mean, found)
 	}
+}
+
+// Stretches in which others take much of a host's CPUs are left out, of the hosts that an entry's requests reach, unless they
+// are most.
+func TestCalmStretches(t *testing.T) {
+	const stretches = 100
+	one := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	// left answers what others leave of the 2 CPUs of a host in a stretch.
+	f := func(name string, hosts, want int, left func(host, i int) float64) {
+		t.Helper()
+		var h History
+		cores := map[string]float64{"elsewhere": 2}
+		for i := range stretches {
+			seconds := graph.Seconds(0.01)
+			entry := graph.Entry{Node: "0", Name: "web", ArrivalRate: 10, Mean: &seconds, P50: &seconds, P95: &seconds, P99: &seconds,
+				Hosts: map[string]bool{}}
+			a := &graph.Analysis{ArrivalRate: 10, Resources: []graph.Resource{{Node: "cpus/elsewhere", Name: "CPUs of elsewhere",
+				Host: "elsewhere", Parallel: 2 - one(i%10 == 9), ParallelBy: "left"}}}
+			for n := range hosts {
+				host := fmt.Sprint("h", n)
+				cores[host], entry.Hosts[host] = 2, true
+				a.Resources = append(a.Resources, graph.Resource{Node: graph.CPUsOf(host), Name: graph.CPUsName(host), Host: host,
+					Parallel: left(n, i), ParallelBy: "left"})
+			}
+			a.Entries = []graph.Entry{entry}
+			h.Add(a, cores, nil)
+		}
+		if calm := len(h.entries["0"].calm()); calm != want {
+			t.Errorf("%s: %d of %d stretches are calm, want %d", name, calm, stretches, want)
+		}
+	}
+	f("only where its requests do not go", 1, 100, func(int, int) float64 { return 2 })
+	f("a tenth of the time", 1, 90, func(_, i int) float64 { return 1.9 - one(i%10 == 9) })
+	f("a tenth of the time, a hair", 1, 100, func(_, i int) float64 { return 1.9 - 0.02*one(i%10 == 9) })
+	f("each of three hosts now and then", 3, 94, func(n, i int) float64 { return 1.9 - one(i%50 == n) })
+	f("each of a hundred hosts now and then", 100, 100, func(n, i int) float64 { return 1.9 - one(i%50 == n%50) })
 }
