@@ -717,9 +717,9 @@ export interface WhatIfResource {
   name: string
   host: string
   /** Where it was, if it is on another one. */
+  moved_from?: string
   /** The rate at which its threads would be used up if they never waited for the CPUs of their host. */
   alone?: number
-  moved_from?: string
   parallel: number
   parallel_by: string
   base?: number
@@ -809,9 +809,9 @@ export interface WhatIf {
   least_rate: number
   greatest_rate: number
   limit?: Interval
-  /** The node of a resource, or CLIENT>SERVER of a pool. */
   /** That the limit is no estimate: by CPU time no more can be served, and what is in doubts may be used up before. */
   upper_bound?: boolean
+  /** The node of a resource, or CLIENT>SERVER of a pool. */
   limited_by?: string
   /** Why the limit may be less than what is told, from its lower bound on. */
   at_most?: string
