@@ -3,6 +3,7 @@ package predict
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -86,6 +87,9 @@ const (
 	// waitsMuch is the share of the time in which a node answers from which on its waits raise a doubt, waitsLong the
 	// least that they take: shorter ones are those of the system.
 	waitsMuch, waitsLong = 0.5, 1e-3
+	// farTimes is from how many times the greatest rate on a limit is far off: from 15 % of it on, about 1 / 7, what is told was
+	// held against what came, in simulations and with real applications (docs/analysis.md).
+	farTimes = 7
 )
 
 func (h *History) addDoubts(a *graph.Analysis) {
@@ -284,6 +288,7 @@ func (h *History) boundByWhatIsKnown(p *Prediction) {
 	if p.Limit == nil {
 		return
 	}
+	far, why := h.farOff(p)
 	known, least := math.Inf(1), (*Resource)(nil)
 	for i := range p.Resources {
 		r := &p.Resources[i]
@@ -292,6 +297,9 @@ func (h *History) boundByWhatIsKnown(p *Prediction) {
 			continue // the CPUs of a host, or no request gets there
 		}
 		alone, _ := n.alone()
+		if why != "" {
+			alone = 0
+		}
 		if rate := max(alone, p.GreatestRate) / r.share; rate < known {
 			known, least = rate, r
 		}
@@ -299,14 +307,24 @@ func (h *History) boundByWhatIsKnown(p *Prediction) {
 	if least == nil {
 		known = min(p.GreatestRate, p.Limit.Low)
 	}
-	// Where the line itself is not sure of the lower bound, the estimate is the most that it can be all the same.
-	if known >= p.Limit.Low && known >= p.Limit.Value/2 {
+	// Where the line itself is not sure of the lower bound, the estimate is the most that it can be all the same: of one core,
+	// known is as large a part of the estimate as CPU time is of a request, and half is enough, as for waits. Where the limit is
+	// far off, it has to be all of it.
+	enough := max(p.Limit.Low, (1-waitsMuch)*p.Limit.Value)
+	if far {
+		enough = p.Limit.Value
+	}
+	if known >= enough {
 		return
 	}
 	open := *p.Limit
 	open.Low = min(known, open.Low)
 	p.Limit = &open
 	p.AtMost = "how long requests take is not known"
+	if why != "" {
+		p.AtMost = why
+		return
+	}
 	if least == nil {
 		return
 	}
@@ -316,6 +334,43 @@ func (h *History) boundByWhatIsKnown(p *Prediction) {
 	} else {
 		p.AtMost = fmt.Sprintf("how long requests take in %s is not known", least.Name)
 	}
+}
+
+// farOff is that the limit is far above all rates that there were. why is that something else may be used up before then, however
+// short a time each request takes there, as a disk that was fast since little was asked of it: of the time of a request less than
+// half is CPU time of what is used up. Empty is that it is not so.
+func (h *History) farOff(p *Prediction) (far bool, why string) {
+	at := slices.IndexFunc(p.Resources, func(r Resource) bool { return r.Node == p.LimitedBy })
+	if at < 0 || p.Resources[at].demand == nil {
+		return false, "" // a pool, or a host that was not used
+	}
+	first := &p.Resources[at]
+	times := p.Limit.Value * first.share / p.GreatestRate
+	if times <= farTimes {
+		return false, ""
+	}
+	takes, own := map[string]float64{}, 0.0 // by all replicas of a name
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if n := h.nodes[r.Node]; n != nil {
+			_, alone := n.alone()
+			takes[r.Name] += alone
+		}
+		if r.Name == first.Name && r.demand != nil {
+			own += r.demand.whenBusy().PerRequest
+		}
+	}
+	longest, in := 0.0, ""
+	for _, name := range slices.Sorted(maps.Keys(takes)) {
+		if takes[name] > longest {
+			longest, in = takes[name], name
+		}
+	}
+	if longest-own <= waitsMuch*longest {
+		return true, ""
+	}
+	return true, fmt.Sprintf("of the %s that a request takes in %s, %s are CPU time (%s), and whether the rest takes as long at %.0f times "+
+		"the greatest rate is not known", milliseconds(longest), in, milliseconds(own), first.Name, times)
 }
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", 1e3*seconds) }

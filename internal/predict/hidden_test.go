@@ -1,9 +1,11 @@
 package predict
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"outsight/internal/graph"
@@ -265,4 +267,48 @@ func TestBoundByWhatIsKnown(t *testing.T) {
 		r.Node, r.Name, r.Latency, r.CPUCores = "2", "cart", nil, 1e-5*a.ArrivalRate
 		a.Resources = slices.Concat(a.Resources, []graph.Resource{r})
 	})
+}
+
+// Where the limit by CPU time is far above all rates that there were, and most of a request is something else, it is the most
+// that the limit can be, however short that is: a disk may be fast because little is asked of it. The same is where requests
+// cannot all be one at a time up to there, although the line is not sure of its lower bound.
+func TestFarAboveWhatWas(t *testing.T) {
+	// f is of replicas of a front that have a quota of so many cores together and take so much CPU time for a request, which takes
+	// as long, behind an nginx where there are several; pairs of stretches at rates of 10/s to 20/s are off by noise, one to either
+	// side.
+	f := func(name string, replicas int, cores, takes, latency, noise float64, want string, lowest float64) {
+		t.Helper()
+		var h History
+		for i := range 30 {
+			rate, seconds := 10+10*float64(i/2)/14, graph.Seconds(latency)
+			used := 0.001 + takes*rate + noise*float64(1-2*(i%2))
+			a := &graph.Analysis{ArrivalRate: rate}
+			part := rate / float64(replicas)
+			for n := range replicas {
+				a.Resources = append(a.Resources, graph.Resource{Node: fmt.Sprint(n), Name: "front", Host: "a", ArrivalRate: &part,
+					CPUCores: used / float64(replicas), Parallel: cores / float64(replicas), ParallelBy: "quota", Latency: &seconds})
+			}
+			if whole := seconds + 0.0001; replicas > 1 {
+				a.Resources = append(a.Resources, graph.Resource{Node: "nginx", Name: "nginx", Host: "a", CPUCores: 1e-5 * rate,
+					Parallel: 4, ParallelBy: "cores", ArrivalRate: &rate, Latency: &whole})
+			}
+			h.Add(a, map[string]float64{"a": 4}, nil)
+		}
+		p, err := h.Predict(Scenario{Times: 1})
+		if err != nil || p.Limit == nil || math.Abs(p.Limit.Value/((cores-0.001)/takes)-1) > 1e-6 {
+			t.Fatalf("%s: %+v, %v", name, p, err)
+		}
+		if !strings.Contains(p.AtMost, want) || (p.AtMost == "") != (want == "") {
+			t.Errorf("%s: at most because %q, want %q", name, p.AtMost, want)
+		}
+		if p.Limit.Low > p.Limit.Value || lowest > 0 && math.Abs(p.Limit.Low/lowest-1) > 0.01 {
+			t.Errorf("%s: the limit is %+v, its lower bound should be %v", name, p.Limit, lowest)
+		}
+	}
+	f("most is a disk", 1, 0.4, 0.0002, 0.00045, 1e-6, "of the 0.45 ms that a request takes in front, 0.2 ms are CPU time (front), and", 20)
+	f("most is CPU time", 1, 0.5, 0.0009, 0.001, 1e-6, "", 0.499/0.0009)
+	f("most is CPU time of one of two", 2, 0.5, 0.0009, 0.001, 1e-6, "", 0.499/0.0009)
+	f("most is a disk, not far off", 1, 0.01, 0.0002, 0.00045, 1e-6, "", 0.009/0.0002)
+	f("the line is not sure, not far off", 1, 1, 0.008, 0.012, 0.06, "", 0)
+	f("the line is not sure", 1, 1, 0.0008, 0.0012, 0.006, "a request takes 1.2 ms in front, so that several have to be there", 0)
 }
