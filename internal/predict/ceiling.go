@@ -8,13 +8,20 @@ import (
 
 const (
 	// crowdedLeast is how many stretches have to be crowded for a ceiling to be told, crowdedWaits the least number of requests
-	// that wait in one, also as a share of those that are under way.
+	// that wait in one, also as a share of those that are under way: of requests that come at random and wait for n at a time
+	// half as many wait where n are busy for six tenths of the time (of 1), three quarters (4) or nine tenths (10), by M/M/n.
 	crowdedLeast, crowdedWaits, crowdedShare = 3, 1, 0.5
-	// ceilingSpread is how many times the least number of requests under way the greatest may be, of crowded stretches, and
-	// ceilingSlower how many times as long each may take as in those that are not.
-	ceilingSpread, ceilingSlower = 1.15, 1.5
-	// ceilingUsed is the share of its CPU time from which on a client has another reason to let no more through.
-	ceilingUsed = 0.8
+	// ceilingSpread is how many times the least number of requests under way the greatest may be, of crowded stretches: it may be
+	// 1 / ceilingFull, and of a thousand requests, as a short stretch has, another 3 % by chance. So those in which many wait
+	// although not all are busy, as crowdedShare alone allows, tell none.
+	ceilingSpread = 1.15
+	// ceilingSlower is how many times as long each may take as in stretches that are not crowded. Where the server is itself what
+	// is full, requests wait there, and take 1 / (1 - ρ) times as long (M/M/1): half as long again is a server of which a third
+	// is used, which could serve three times as many.
+	ceilingSlower = 1.5
+	// ceilingUsed is the share of its CPU time from which on a client has another reason to let no more through: by CPU time it
+	// could serve a quarter more, which is how much the line may be off there (bend).
+	ceilingUsed = 1 / (1 + bend)
 	// ceilingFull is how much of a whole number of requests is under way, at least, where as many are let through and others
 	// wait: whoever is done is followed by the next one. Of 4, 3.8 were (docs/analysis.md).
 	ceilingFull = 0.9
