@@ -31,7 +31,8 @@ COMPUTING     = QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineI
                 NoTenantReadsAnothersSeries ServicesAreOfTheGraph Windows Thinning LogInBucket \
                 BucketThatDoesNotAnswer TornSegment AnnealingIsNearTheBest RulesAreKept SameProblemSameAnswer \
                 RoundTrip WindowsAreAsDecoded NothingIsLostWithRows WhoReadsDoesNotMatter \
-                LimitsThatAreNotSeen LatencyAhead LatencyWithQuota LatencyWithPool
+                LimitsThatAreNotSeen LatencyAhead LatencyWithQuota LatencyWithPool PoolIsNotKnownYet PoolIsTheLimit \
+                DealingToReplicas MoreIsNeverLess
 either        = ^Test($(subst $(eval) ,|,$(strip $1)))$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
