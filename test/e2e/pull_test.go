@@ -45,7 +45,7 @@ type talking struct {
 func newTalking(t *testing.T) *talking {
 	t.Helper()
 	network := newNetwork(t)
-	w := &talking{keys: filepath.Join(t.TempDir(), "keys")}
+	w := &talking{}
 	w.server = start(t, "pull-server", []string{"--network", network}, "busybox", "httpd", "-f", "-p", "80", "-h", "/etc")
 	address := docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", w.server.name)
 	w.service = net.JoinHostPort(address, "80")
@@ -55,18 +55,10 @@ func newTalking(t *testing.T) *talking {
 	for k in 1 2 3 4 5 6 7; do busybox wget -q -O /dev/null http://`+address+`/passwd; done
 	echo done $turn; turn=$((turn+1))
 done`, "--network", network, "--memory", "100m", "--cpus", "0.75", "--pids-limit", "100")
-	if err := os.WriteFile(w.keys, []byte("9 "+regionSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	bridge, gateway, _ := bridgeOf(t, network)
-	_, port, err := net.SplitHostPort(freePort(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.listen = net.JoinHostPort(gateway, port)
+	var offered []string
+	offered, w.listen, w.keys = regionsIn(t, network)
 	at := freePort(t)
-	w.agent = running(t, at, "agent", "--listen", at, "--socket", socket(t), "--region-listen", net.JoinHostPort(bridge, port),
-		"--region-key-file", w.keys)
+	w.agent = running(t, at, append([]string{"agent", "--listen", at, "--socket", socket(t)}, offered...)...)
 	w.agent.hasSnapshot()
 	w.agent.knowsByMetrics(w.client)
 	return w

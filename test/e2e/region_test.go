@@ -223,18 +223,10 @@ done`, "--network", network)
 		defer docker(t, "unpause", reader.name)
 		do()
 	}
-	path, keys := filepath.Join(t.TempDir(), "region.sock"), filepath.Join(t.TempDir(), "keys")
-	bridge, gateway, subnet := bridgeOf(t, network)
-	_, port, err := net.SplitHostPort(freePort(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen := net.JoinHostPort(gateway, port)
-	if err := os.WriteFile(keys, []byte("9 "+regionSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o := up(t, "--region-socket", path, "--region-listen", net.JoinHostPort(bridge, port), "--region-key-file", keys,
-		"--region-allow", subnet)
+	path := filepath.Join(t.TempDir(), "region.sock")
+	offered, listen, keys := regionsIn(t, network)
+	_, _, subnet := bridgeOf(t, network)
+	o := up(t, append(offered, "--region-socket", path, "--region-allow", subnet)...)
 	o.knows(reader)
 	work("1")
 	service := net.JoinHostPort(address, "80")
@@ -326,6 +318,21 @@ done`, "--network", network)
 	if h, err := ways["TCP"](); err == nil || !h.Late || !strings.HasPrefix(h.Why, "deadline") {
 		t.Errorf("over TCP a stopped agent is %+v (%v), want late for the deadline", h, err)
 	}
+}
+
+// regionsIn are the flags of an agent that offers its regions to a network, where they are then, and the file with their key.
+func regionsIn(t *testing.T, network string) (flags []string, listen, keys string) {
+	t.Helper()
+	keys = filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte("9 "+regionSecret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bridge, gateway, _ := bridgeOf(t, network)
+	_, port, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--region-listen", net.JoinHostPort(bridge, port), "--region-key-file", keys}, net.JoinHostPort(gateway, port), keys
 }
 
 // bridgeOf is the interface of a network, with its address and the network's own.

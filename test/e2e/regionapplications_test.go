@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -62,17 +61,9 @@ func TestApplicationsFromOutside(t *testing.T) {
 	peer := shell(t, "outside-peer", "echo ready; sleep 3600", "--network", network)
 	peer.says("ready")
 	within := []string{"nsenter", "--net=/proc/" + docker(t, "inspect", "-f", "{{.State.Pid}}", peer.name) + "/ns/net"}
-	path, keys := filepath.Join(t.TempDir(), "region.sock"), filepath.Join(t.TempDir(), "keys")
-	bridge, gateway, _ := bridgeOf(t, network)
-	_, port, err := net.SplitHostPort(freePort(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen := net.JoinHostPort(gateway, port)
-	if err := os.WriteFile(keys, []byte("9 "+regionSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o := up(t, "--region-socket", path, "--region-listen", net.JoinHostPort(bridge, port), "--region-key-file", keys)
+	path := filepath.Join(t.TempDir(), "region.sock")
+	offered, listen, keys := regionsIn(t, network)
+	o := up(t, append(offered, "--region-socket", path)...)
 	at := freePort(t)
 	pulling := running(t, at, "server", "--listen", at, "--data", t.TempDir(), "--otlp", "", "--otlp-http", freePort(t), "--promql",
 		"full", "--promql-every", "1s", "--pull", listen, "--pull-key-file", keys)
@@ -142,7 +133,11 @@ func TestApplicationsFromOutside(t *testing.T) {
 		})
 	}
 	expect("the document's reader", func() (found samples, err error) {
-		text, err := exec.Command(within[0], append(within[1:], "python3", "testdata/region.py", gateway, port, "9",
+		host, port, err := net.SplitHostPort(listen)
+		if err != nil {
+			return nil, err
+		}
+		text, err := exec.Command(within[0], append(within[1:], "python3", "testdata/region.py", host, port, "9",
 			regionSecret)...).CombinedOutput()
 		var python struct{ Applications map[string]map[string]float64 }
 		if err = errors.Join(err, json.Unmarshal(text, &python)); err != nil {
