@@ -112,15 +112,7 @@ func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 // AnalyseWithConnections is Analyse with Connections, which takes as long again.
 func (g *Graph) AnalyseWithConnections(cores map[string]float64) *Analysis {
 	a, reached, calls := g.analyse(cores)
-	for i := range a.Entries {
-		e := &a.Entries[i]
-		e.Hosts = map[string]bool{}
-		for at, is := range calls.reach(a.Entries[i : i+1]) {
-			if is {
-				e.Hosts[g.Nodes[at].Host] = true
-			}
-		}
-	}
+	calls.findHosts(a.Entries)
 	for _, e := range calls.ends {
 		if !reached[e.client] || e.client == e.server || !e.isTimed() {
 			continue

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -114,6 +115,39 @@ func TestHostsOfEntries(t *testing.T) {
 	if len(entries) != 2 || !maps.Equal(entries[0].Hosts, map[string]bool{"b": true, "c": true}) ||
 		!maps.Equal(entries[1].Hosts, map[string]bool{"d": true}) {
 		t.Errorf("got %+v", entries)
+	}
+}
+
+// Of more entries than are walked at a time each has its own hosts, also where calls go in a circle.
+func TestHostsOfManyEntries(t *testing.T) {
+	const entries = 150
+	at := func(id string, host int) *Node {
+		n := using(id, 0, 1, nil)
+		n.Host = strconv.Itoa(host)
+		return n
+	}
+	g := &Graph{Nodes: []*Node{at("load", entries+2), at("p", entries), at("q", entries+1)},
+		Edges: []*Edge{call("p", "q", 1, 1), call("q", "p", 1, 1)}}
+	for i := range entries {
+		web, db := "web"+strconv.Itoa(i), "db"+strconv.Itoa(i)
+		g.Nodes = append(g.Nodes, at(web, i), at(db, i+1))
+		g.Edges = append(g.Edges, call("load", web, float64(entries-i), 1), call(web, db, 1, 1))
+		if i%2 == 0 {
+			g.Edges = append(g.Edges, call(db, "q", 1, 1))
+		}
+	}
+	found := g.AnalyseWithConnections(nil).Entries
+	if len(found) != entries {
+		t.Fatalf("%d entries, want %d", len(found), entries)
+	}
+	for i, e := range found {
+		want := map[string]bool{strconv.Itoa(i): true, strconv.Itoa(i + 1): true}
+		if i%2 == 0 {
+			want[strconv.Itoa(entries)], want[strconv.Itoa(entries+1)] = true, true
+		}
+		if e.Node != "web"+strconv.Itoa(i) || !maps.Equal(e.Hosts, want) {
+			t.Errorf("%s reaches %v, want %v", e.Node, e.Hosts, want)
+		}
 	}
 }
 

@@ -210,3 +210,35 @@ func (c *callGraph) reach(entries []Entry) []bool {
 	}
 	return reached
 }
+
+// findHosts finds the hosts of the nodes that requests of each entry reach, of 64 entries in one walk from the callers on.
+func (c *callGraph) findHosts(entries []Entry) {
+	component, members := c.components()
+	for part := range slices.Chunk(entries, 64) {
+		reachedBy := make([]uint64, len(members)) // a bit for each entry of the part
+		for i := range part {
+			part[i].Hosts = map[string]bool{}
+			reachedBy[component[c.at[part[i].Node]]] |= 1 << i
+		}
+		hosts := map[string]uint64{}
+		// A component has a lower number than those that reach it.
+		for in, by := range slices.Backward(reachedBy) {
+			if by == 0 {
+				continue
+			}
+			for _, node := range members[in] {
+				hosts[c.graph.Nodes[node].Host] |= by
+				for _, server := range c.servers[node] {
+					reachedBy[component[server]] |= by
+				}
+			}
+		}
+		for host, by := range hosts {
+			for i := range part {
+				if by&(1<<i) != 0 {
+					part[i].Hosts[host] = true
+				}
+			}
+		}
+	}
+}

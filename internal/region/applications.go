@@ -340,3 +340,22 @@ type FileMapper interface {
 	// MapFiles has it read these, and no others any more.
 	MapFiles(ctx context.Context, files []ApplicationFile) error
 }
+
+// Wrapper is a Reader that reads by another one.
+type Wrapper interface {
+	Unwrap() Reader
+}
+
+// fileMapperOf is r, or the reader that it wraps, as a FileMapper; nil where it is none.
+func fileMapperOf(r Reader) FileMapper {
+	for {
+		if m, ok := r.(FileMapper); ok {
+			return m
+		}
+		w, ok := r.(Wrapper)
+		if !ok {
+			return nil
+		}
+		r = w.Unwrap()
+	}
+}

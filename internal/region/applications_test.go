@@ -201,20 +201,33 @@ func (r careful) Read(ctx context.Context, id uint32, offset uint64, into []byte
 	return r.ReadAll(ctx, []Read{{Region: id, Offset: offset, Into: into}})
 }
 
+// within is a reader that reads by another one.
+type within struct{ Reader }
+
+func (r within) Unwrap() Reader { return r.Reader }
+
 // TestFilesThatAreGoneAreNotRead: a process that has ended between two readings is not looked for where it was.
 func TestFilesThatAreGoneAreNotRead(t *testing.T) {
-	l, _, w := hostOfApplications(t, ApplicationsBytes)
-	c := NewCollector(careful{l, t})
-	want := map[string]string{"id0 app_seconds_total{}": "1750000000", "id0 app_jobs_total{}": "123",
-		`id0 app_load{path="/a \"b\""}`: "-2.5", "id1 app_jobs_total{}": "11"}
-	expectApplications(t, c, want)
-	after := list()
-	after.Files = slices.Delete(after.Files, 1, 2)
-	after.Metrics[1].Count += 3
-	w.Update(after)
-	delete(l, fileID+1)
-	want[`id0 app_load{path="/a \"b\""}`] = "-1.5"
-	expectApplications(t, c, want)
+	for name, by := range map[string]func(Reader) Reader{"itself": func(r Reader) Reader { return r },
+		"within another": func(r Reader) Reader { return within{r} }} {
+		t.Run(name, func(t *testing.T) {
+			l, _, w := hostOfApplications(t, ApplicationsBytes)
+			c := NewCollector(by(careful{l, t}))
+			want := map[string]string{"id0 app_seconds_total{}": "1750000000", "id0 app_jobs_total{}": "123",
+				`id0 app_load{path="/a \"b\""}`: "-2.5", "id1 app_jobs_total{}": "11"}
+			expectApplications(t, c, want)
+			after := list()
+			after.Files = slices.Delete(after.Files, 1, 2)
+			after.Metrics[1].Count += 3
+			w.Update(after)
+			delete(l, fileID+1)
+			want[`id0 app_load{path="/a \"b\""}`] = "-1.5"
+			expectApplications(t, c, want)
+		})
+	}
+	if l, _, _ := hostOfApplications(t, ApplicationsBytes); fileMapperOf(within{l}) != nil {
+		t.Error("who wraps a reader that has to know of no files would be told of them")
+	}
 }
 
 // TestSumsThatAreNoNumbers: what cannot be told as a number is left out, whether the host says it or it is the sum.

@@ -93,12 +93,12 @@ func (a *applications) read(ctx context.Context, c *Collector) (err error) {
 		if err := a.lay(c.dictionary); err != nil {
 			return err
 		}
-		if m, ok := c.reader.(FileMapper); ok {
+		if m := fileMapperOf(c.reader); m != nil {
 			if err := m.MapFiles(ctx, a.known.Files); err != nil {
 				return err
 			}
 		}
-	} else if _, ok := c.reader.(FileMapper); ok && len(a.known.Files) > 0 {
+	} else if fileMapperOf(c.reader) != nil && len(a.known.Files) > 0 {
 		// To read a file that has ended since would end a connection by RDMA.
 		if err := a.readValues(ctx, c, a.reads[len(a.reads)-1:]); err != nil {
 			return err

@@ -125,13 +125,8 @@ func (r *Reader) Close() error {
 	return r.reader.Close()
 }
 
-// MapFiles implements region.FileMapper.
-func (r *Reader) MapFiles(ctx context.Context, files []region.ApplicationFile) error {
-	if m, ok := r.reader.(region.FileMapper); ok {
-		return m.MapFiles(ctx, files)
-	}
-	return nil
-}
+// Unwrap implements region.Wrapper.
+func (r *Reader) Unwrap() region.Reader { return r.reader }
 
 // Read implements region.Reader.
 func (r *Reader) Read(ctx context.Context, id uint32, offset uint64, into []byte) error {
