@@ -21,7 +21,7 @@ func BenchmarkMapRequest(b *testing.B) {
 	}
 	defer log.remove()
 	h := api.New(api.Options{Log: log, Now: func() time.Time { return log.end }, Timeout: 10 * time.Minute})
-	for _, path := range []string{"graph", "path", "services", "matrix?by=host&", "matrix?by=host&numbers=p99&", "matrix?by=host&numbers=bytes&"} {
+	for _, path := range []string{"graph", "path", "services", "matrix?by=host&", "matrix?by=host&numbers=p99&", "matrix?by=host&numbers=bytes&", "whatif?load=2x&"} {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()
 			before := processorTime(b)

@@ -51,7 +51,7 @@ func newTalking(t *testing.T) *talking {
 	w.service = net.JoinHostPort(address, "80")
 	w.client = shell(t, "pull-client", `turn=1; while :; do
 	while [ ! -e /tmp/go$turn ]; do sleep 0.2; done
-	dd if=/dev/zero of=/tmp/written bs=64k count=4 conv=fsync 2>/dev/null
+	for k in 1 2 3; do dd if=/dev/zero of=/tmp/written$k bs=64k count=4 conv=fsync 2>/dev/null; done
 	for k in 1 2 3 4 5 6 7; do busybox wget -q -O /dev/null http://`+address+`/passwd; done
 	echo done $turn; turn=$((turn+1))
 done`, "--network", network, "--memory", "100m", "--cpus", "0.75", "--pids-limit", "100")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -184,6 +185,8 @@ func (c *collected) differ(t *testing.T, metrics samples, labels map[string]stri
 		case !there && got == 0: // /metrics leaves some out until they have counted
 		case of == got:
 			same++
+		// A later sum may be a little less, and whoever has read the greater one keeps it.
+		case there && strings.HasPrefix(series, "container_pressure_") && math.Abs(of-got) < 1e-3:
 		default:
 			differences = append(differences, fmt.Sprintf("%s is %v, in /metrics %v (%v)", series, got, of, there))
 		}
@@ -207,7 +210,7 @@ func TestRegions(t *testing.T) {
 	reader := shell(t, "region-client", `turn=1; while :; do
 	while [ ! -e /tmp/go$turn ]; do sleep 0.2; done
 	i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done
-	dd if=/dev/zero of=/tmp/written bs=64k count=4 conv=fsync 2>/dev/null
+	for k in 1 2 3; do dd if=/dev/zero of=/tmp/written$k bs=64k count=4 conv=fsync 2>/dev/null; done
 	for k in 1 2 3 4 5 6 7; do busybox wget -q -O /dev/null http://`+address+`/passwd; done
 	echo done $turn; turn=$((turn+1))
 done`, "--network", network)
@@ -247,7 +250,7 @@ done`, "--network", network)
 	}
 	quiet(func() {
 		for way, read := range ways {
-			t.Run(way, func(t *testing.T) {
+			same := t.Run(way, func(t *testing.T) {
 				eventually(t, func() error {
 					h, err := read()
 					if err != nil {
@@ -279,6 +282,9 @@ done`, "--network", network)
 					return errors.Join(err, h.sameDisks(t, metrics, reader))
 				})
 			})
+			if !same {
+				t.FailNow() // the others say the same of the same counters, and each would wait as long
+			}
 		}
 		t.Run("the document's reader", func(t *testing.T) {
 			host, port, err := net.SplitHostPort(listen)
