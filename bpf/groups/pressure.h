@@ -92,7 +92,7 @@ static __always_inline bool add_since(u64 *totals, u64 psi)
 	return true;
 }
 
-/* In whole microseconds, as the files have it. What is not up to date is no less than was there before. */
+/* In whole microseconds, as the files have it. A later sum of the kernel may be less: the record keeps the greater one. */
 static __always_inline void read_pressure(struct group_figures *f, u64 state, bool now)
 {
 	u64 group = state - bpf_core_field_offset(struct cgroup, self), psi = 0;
@@ -108,7 +108,7 @@ static __always_inline void read_pressure(struct group_figures *f, u64 state, bo
 	for (int i = 0; i < PRESSURES; i++) {
 		u64 told = totals[i] - totals[i] % 1000;
 
-		if (now || told > f->pressure_ns[i])
+		if (told > f->pressure_ns[i])
 			f->pressure_ns[i] = told;
 	}
 	f->known |= now ? FIGURE_PRESSURE | FIGURE_PRESSURE_NOW : FIGURE_PRESSURE;

@@ -2,6 +2,7 @@ package container
 
 import (
 	"strings"
+	"time"
 
 	"outsight/internal/model"
 )
@@ -26,8 +27,8 @@ const (
 // compare reads what the kernel program says and what the file says in turns, the former first and last. They agree where
 // the program said the same before and after a reading of the file that says so, too. What changes and changes back while
 // the file is read looks like a difference, so they differ only where a second reading of both has the same values as the
-// first. What changes all the time is not judged.
-func compare[K, V comparable](kernel func() (K, bool), file func() (V, error), same func(K, V) bool) (K, V, verdict) {
+// first. What changes all the time, or is left undecided by judge, is not judged.
+func compare[K, V comparable](kernel func() (K, bool), file func() (V, error), judge func(K, V) verdict) (K, V, verdict) {
 	var last V
 	still := false // the last reading of the file is between two that are equal, and differs from them
 	before, ok := kernel()
@@ -41,15 +42,15 @@ func compare[K, V comparable](kernel func() (K, bool), file func() (V, error), s
 		}
 		var after K
 		after, ok = kernel()
+		found := undecided
+		if ok && after == before {
+			found = judge(after, read)
+		}
 		switch {
-		case !ok || after != before:
-			still = false
-		case same(after, read):
-			return after, read, agrees
-		case still && read == last:
-			return after, read, differs
+		case found == agrees || found == differs && still && read == last:
+			return after, read, found
 		default:
-			still = true
+			still = found == differs
 		}
 		before, last = after, read
 	}
@@ -70,21 +71,21 @@ func (f *Files) checkFigures(c *model.Container, g *groupFiles) {
 	}
 	comparisons := [...]comparison{
 		figureComparison(f, g, memoryFigure, func(of *model.GroupFigures) uint64 { return of.MemoryBytes },
-			func() (uint64, error) { return f.value(c, g, memoryUsage) }),
+			func() (uint64, error) { return f.value(c, g, memoryUsage) }, equal),
 		figureComparison(f, g, threadsFigure, func(of *model.GroupFigures) uint64 { return of.Threads },
-			func() (uint64, error) { return f.value(c, g, pidsCurrent) }),
+			func() (uint64, error) { return f.value(c, g, pidsCurrent) }, equal),
 		figureComparison(f, g, killsFigure, func(of *model.GroupFigures) uint64 { return of.Kills },
-			func() (uint64, error) { return f.killsInFile(c, g) }),
+			func() (uint64, error) { return f.killsInFile(c, g) }, equal),
 		figureComparison(f, g, throttleFigure, func(of *model.GroupFigures) model.ThrottleCounters { return of.Throttle },
-			func() (model.ThrottleCounters, error) { return f.throttlingInFile(c, g) }),
+			func() (model.ThrottleCounters, error) { return f.throttlingInFile(c, g) }, equal),
 		figureComparison(f, g, pressureFigure, func(of *model.GroupFigures) model.PressureCounters { return of.Pressure },
-			func() (model.PressureCounters, error) { return f.pressureInFiles(c, g) }),
+			func() (model.PressureCounters, error) { return f.pressureInFiles(c, g) }, equalPressure),
 		figureComparison(f, g, memoryLimitFigure, func(of *model.GroupFigures) uint64 { return of.MemoryLimit },
-			func() (uint64, error) { return f.memoryLimitInFile(c, g) }),
+			func() (uint64, error) { return f.memoryLimitInFile(c, g) }, equal),
 		figureComparison(f, g, quotaFigure, func(of *model.GroupFigures) float64 { return of.QuotaCores },
-			func() (float64, error) { return f.quota(c, g) }),
+			func() (float64, error) { return f.quota(c, g) }, equal),
 		figureComparison(f, g, threadsLimitFigure, func(of *model.GroupFigures) uint64 { return of.ThreadsLimit },
-			func() (uint64, error) { return f.value(c, g, pidsMax) }),
+			func() (uint64, error) { return f.value(c, g, pidsMax) }, equal),
 	}
 	// All files between two readings of the program: what stood still meanwhile, as most does, need not be read again.
 	for i := range comparisons {
@@ -122,8 +123,35 @@ type comparison struct {
 	byItself func()
 }
 
+// equal judges a figure that is what its file says.
+func equal[V comparable](kernel, file V) verdict {
+	if kernel == file {
+		return agrees
+	}
+	return differs
+}
+
+// addUpEvery is how often the kernel adds up what CPUs have counted of a group's pressure (PSI_FREQ of kernel/sched/psi.c).
+const addUpEvery = 2 * time.Second
+
+// equalPressure judges pressure: the kernel program keeps the greatest sum, which may be ahead of a later one by what was added
+// up then. That says nothing.
+func equalPressure(kernel, file model.PressureCounters) verdict {
+	if kernel == file {
+		return agrees
+	}
+	for _, resource := range pressureFiles {
+		k, f := *resource.of(&kernel), *resource.of(&file)
+		if k.Known != f.Known || k != grown(f, k) || k.WaitingNS-f.WaitingNS > uint64(addUpEvery) ||
+			k.StalledNS-f.StalledNS > uint64(addUpEvery) {
+			return differs
+		}
+	}
+	return undecided
+}
+
 func figureComparison[V comparable](f *Files, g *groupFiles, which figure, of func(*model.GroupFigures) V,
-	file func() (V, error)) comparison {
+	file func() (V, error), judge func(kernel, file V) verdict) comparison {
 	var said V
 	var err error
 	return comparison{which, func() { said, err = file() },
@@ -137,7 +165,7 @@ func figureComparison[V comparable](f *Files, g *groupFiles, which figure, of fu
 					return v, false
 				}
 				return of(&figures), true
-			}, file, func(a, b V) bool { return a == b })
+			}, file, judge)
 			if found != undecided {
 				f.note(g, which, found == agrees)
 			}
@@ -155,7 +183,12 @@ func (f *Files) checkStat(c *model.Container, g *groupFiles) {
 				return memoryStat{}, err
 			}
 			return parseMemoryStat(text, f.sources[memoryStatFile].v2)
-		}, f.stats.fits)
+		}, func(words model.StatWords, file memoryStat) verdict {
+			if f.stats.fits(words, file) {
+				return agrees
+			}
+			return differs
+		})
 	if found == undecided {
 		return
 	}

@@ -385,3 +385,25 @@ func BenchmarkReadInKernel(b *testing.B) {
 	}
 	b.ReportMetric(float64(processTime(b)-before)/1e3/float64(b.N), "cpu-us/op")
 }
+
+// Of pressure the program keeps the greatest sum, which a file is behind by what the kernel adds up at a time, at most.
+func TestPressureAheadOfItsFile(t *testing.T) {
+	file := model.PressureCounters{CPU: model.Pressure{WaitingNS: 5e9, StalledNS: 1e9, Known: true}}
+	for name, c := range map[string]struct {
+		change func(*model.PressureCounters)
+		want   verdict
+	}{
+		"equal":           {func(*model.PressureCounters) {}, agrees},
+		"ahead":           {func(p *model.PressureCounters) { p.CPU.StalledNS += 1000 }, undecided},
+		"far ahead":       {func(p *model.PressureCounters) { p.CPU.StalledNS += 2e9 + 1 }, differs},
+		"behind":          {func(p *model.PressureCounters) { p.CPU.WaitingNS -= 1000 }, differs},
+		"ahead, behind":   {func(p *model.PressureCounters) { p.CPU.WaitingNS, p.CPU.StalledNS = 6e9, 5e8 }, differs},
+		"of other things": {func(p *model.PressureCounters) { p.IO.Known = true }, differs},
+	} {
+		kernel := file
+		c.change(&kernel)
+		if got := equalPressure(kernel, file); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -192,7 +192,7 @@ func (m *maker) take(r *reading) {
 			from.Levels.raise(&c.levels) // the two servers may have read in the other order
 		}
 		if c.turn > 0 && runOf(&from.Container) == runOf(c.container) {
-			from.Levels.raisePressure(&c.levels) // a later sum may be a little less
+			from.Levels.raisePressure(&c.levels) // an agent that begins may know of a lesser sum
 		}
 		c.container, c.levels, c.turn = &from.Container, from.Levels, m.turn
 	}

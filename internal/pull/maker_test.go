@@ -347,7 +347,7 @@ func TestMissingIsNotZero(t *testing.T) {
 	}
 }
 
-// TestPressureDoesNotFall: a later sum of the kernel may be a little less, which is no restart; that of a container that
+// TestPressureDoesNotFall: an agent that begins may know of a lesser sum of the kernel, which is no restart; that of a container that
 // begins again is one.
 func TestPressureDoesNotFall(t *testing.T) {
 	w := newWorld(1)

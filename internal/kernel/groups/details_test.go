@@ -70,8 +70,8 @@ func oneCPU(t *testing.T, pid int) {
 	}
 }
 
-// What the files would say is known before they are read, which makes the kernel add up; and it does not fall behind them
-// while threads wait.
+// What the files would say is known before they are read, which makes the kernel add up; and it falls neither behind them
+// while threads wait, nor at all: what is watched from now on is what the files say.
 func TestPressureIsThatOfFiles(t *testing.T) {
 	p := open(t)
 	group, directories := newGroup(t, "pressure")
@@ -82,7 +82,7 @@ func TestPressureIsThatOfFiles(t *testing.T) {
 	pid, stop := group.Start(t, "spin8")
 	oneCPU(t, pid)
 	slot := watch(t, p, pid, idsOf(t, directories))
-	read := func() (all model.PressureCounters) {
+	read := func(slot uint32) (all model.PressureCounters) {
 		t.Helper()
 		kerneltest.Eventually(t, "the kernel program reads the pressure", func() bool {
 			f, ok := figures(t, p, slot)
@@ -95,7 +95,7 @@ func TestPressureIsThatOfFiles(t *testing.T) {
 	for range 10 {
 		before := pressureOf(t, directory)
 		for range 20 {
-			if now := read(); now.CPU.WaitingNS < before.CPU.WaitingNS || now.CPU.StalledNS < before.CPU.StalledNS {
+			if now := read(slot); now.CPU.WaitingNS < before.CPU.WaitingNS || now.CPU.StalledNS < before.CPU.StalledNS {
 				t.Fatalf("%+v, the files said %+v before", now, before)
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -103,16 +103,17 @@ func TestPressureIsThatOfFiles(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		last := read()
+		last := read(slot)
 		kerneltest.Eventually(t, "the stopped group's pressure stands still", func() bool {
 			time.Sleep(20 * time.Millisecond)
-			now := read()
+			now := read(slot)
 			still := now == last
 			last = now
 			return still
 		})
-		if file := pressureOf(t, directory); last != file {
-			t.Fatalf("%+v, the files say %+v, and before %+v", last, file, before)
+		file, fresh := pressureOf(t, directory), read(watch(t, p, pid, idsOf(t, directories)))
+		if fresh != file || last.CPU.WaitingNS < file.CPU.WaitingNS || last.CPU.StalledNS < file.CPU.StalledNS {
+			t.Fatalf("%+v, and watched anew %+v; the files say %+v, and before %+v", last, fresh, file, before)
 		}
 		if last.CPU.WaitingNS > before.CPU.WaitingNS {
 			gained++
