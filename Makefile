@@ -19,9 +19,9 @@ export GORACE := atexit_sleep_ms=100
 export PATH  := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # Build tags of tests that take long or need more than the machine has by itself.
 TAGS          = long,thanos,s3
-# What looks at the host mostly waits; packages that only compute run beside it. Guests would take a whole CPU from it all
-# the time: they come last, beside the page.
-TESTS         = generated --beside 'lint unit-plain unit-race' unit-host unit-kernel end-to-end --beside test-kernels page
+# What looks at the host mostly waits; packages that only compute run beside it, and then guests, which take a whole CPU
+# all the time at a lower priority.
+TESTS         = generated --beside 'lint unit-plain unit-race' unit-host unit-kernel --beside test-kernels end-to-end page
 GUESTS       ?= 2
 # Tests that compute for long take ten times as long with the race detector, and share nothing: they run without it.
 COMPUTING     = QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineIsThePastHour \
