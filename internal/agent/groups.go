@@ -20,7 +20,8 @@ const unsureReadings = 3
 // line is one control group.
 type line struct {
 	owner string
-	// last is its latest state; base the state in which it was put to its owner.
+	// last is its latest state, whose histogram the reading after the next one changes; base the state in which it was put
+	// to its owner.
 	last, base model.CgroupCounters
 }
 
@@ -89,6 +90,7 @@ func (g *groups) enter(c *model.CgroupCounters, owner *model.Container) {
 		before.retire(l)
 		before.lines--
 		l.owner, l.base = id, l.last
+		l.base.CPU.RunQueue = l.last.CPU.RunQueue.Clone()
 		g.total(id).lines++
 	}
 	l.last = *c
@@ -164,15 +166,43 @@ func (g *groups) total(id string) *total {
 	return t
 }
 
-// retire keeps what a line counted. The histogram is copied: the one before was handed out.
-func (t *total) retire(l *line) { add(&t.gone, &l.last, &l.base, false) }
+// retire keeps what a line counted, in a histogram of its own.
+func (t *total) retire(l *line) {
+	var sum model.Histogram
+	sum.Merge(t.gone.CPU.RunQueue)
+	sum.Merge(waitsBetween(&l.last, &l.base))
+	add(&t.gone, &l.last, &l.base)
+	if sum.Count > 0 {
+		t.gone.CPU.RunQueue = &sum
+	}
+}
 
-func (t *total) count(last, base *model.CgroupCounters) { t.owned = add(&t.sum, last, base, t.owned) }
+// count adds a line to the sum. A histogram is shared with the line where sum has none, and copied before the first
+// change to it.
+func (t *total) count(last, base *model.CgroupCounters) {
+	add(&t.sum, last, base)
+	switch more := waitsBetween(last, base); {
+	case more == nil:
+	case t.sum.CPU.RunQueue == nil:
+		t.sum.CPU.RunQueue = more
+	default:
+		if !t.owned {
+			t.sum.CPU.RunQueue, t.owned = t.sum.CPU.RunQueue.Clone(), true
+		}
+		t.sum.CPU.RunQueue.Merge(more)
+	}
+}
 
-// add adds what was counted between two states of a control group to sum. A histogram is shared
-// with the later state where sum has none, and copied before the first change to it; the
-// answer reports whether sum's histogram is a copy, which is what owned must be the next time.
-func add(sum, to, from *model.CgroupCounters, owned bool) bool {
+// waitsBetween is the histogram of what was counted between two states of a control group.
+func waitsBetween(to, from *model.CgroupCounters) *model.Histogram {
+	if from.CPU.RunQueue == nil {
+		return to.CPU.RunQueue
+	}
+	return to.CPU.RunQueue.Since(from.CPU.RunQueue)
+}
+
+// add adds what was counted between two states of a control group to sum, without histograms.
+func add(sum, to, from *model.CgroupCounters) {
 	sum.CPU.UsageNS += to.CPU.UsageNS - from.CPU.UsageNS
 	sum.CPU.Voluntary += to.CPU.Voluntary - from.CPU.Voluntary
 	sum.CPU.Involuntary += to.CPU.Involuntary - from.CPU.Involuntary
@@ -181,22 +211,6 @@ func add(sum, to, from *model.CgroupCounters, owned bool) bool {
 	sum.Files = addFiles(sum.Files, to.Files, from.Files)
 	sum.Reclaim.Add(&to.Reclaim, &from.Reclaim)
 	addWork(sum, to, from)
-	gained := to.CPU.RunQueue
-	if gained == nil {
-		return owned
-	}
-	if from.CPU.RunQueue != nil {
-		gained = gained.Since(from.CPU.RunQueue)
-	}
-	if sum.CPU.RunQueue == nil {
-		sum.CPU.RunQueue = gained
-		return gained != to.CPU.RunQueue
-	}
-	if !owned {
-		sum.CPU.RunQueue = sum.CPU.RunQueue.Clone()
-	}
-	sum.CPU.RunQueue.Merge(gained)
-	return true
 }
 
 // addFiles is sum and what was counted between two states of a control group. It changes none of them: they may be

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -229,6 +230,55 @@ const (
 	firstCell    = 1
 	overflowCell = firstCell + int(MaxBucket-MinBucket) + 1
 )
+
+// SetCells makes h the sum of histograms in the kernel, in the memory that h has. The kernel may be changing the lanes'
+// cells; sumNS is the sum that belongs to them. They hold count durations or more. Where the buckets that they had before
+// hold so many, the others are not looked at: what the kernel counts there just now is in the next reading, which has
+// another count. before may be nil.
+func (h *Histogram) SetCells(before *Histogram, lanes [][HistogramCells]uint64, count, sumNS uint64) {
+	h.SumNS = sumNS
+	if before != nil && len(before.Buckets) > 0 {
+		first := firstCell + int(before.Offset-MinBucket)
+		if h.sumCells(lanes, first, first+len(before.Buckets)); h.Count == count {
+			return
+		}
+	}
+	used := func(cell int) bool {
+		for i := range lanes {
+			if atomic.LoadUint64(&lanes[i][cell]) != 0 {
+				return true
+			}
+		}
+		return false
+	}
+	first, end := firstCell, overflowCell
+	for first < end && !used(first) {
+		first++
+	}
+	for end > first && !used(end-1) {
+		end--
+	}
+	h.sumCells(lanes, first, end)
+}
+
+// sumCells makes the cells from first to end, which is not one of them, the buckets.
+func (h *Histogram) sumCells(lanes [][HistogramCells]uint64, first, end int) {
+	h.ZeroCount, h.OverflowCount, h.Offset = 0, 0, MinBucket+int32(first-firstCell)
+	h.Buckets = slices.Grow(h.Buckets[:0], end-first)[:end-first]
+	clear(h.Buckets)
+	for i := range lanes {
+		lane := &lanes[i]
+		h.ZeroCount += atomic.LoadUint64(&lane[zeroCell])
+		h.OverflowCount += atomic.LoadUint64(&lane[overflowCell])
+		for at := range h.Buckets {
+			h.Buckets[at] += atomic.LoadUint64(&lane[first+at])
+		}
+	}
+	h.Count = h.ZeroCount + h.OverflowCount
+	for _, n := range h.Buckets {
+		h.Count += n
+	}
+}
 
 // HistogramOfCells is what the HistogramCells cells of a histogram in the kernel mean; sumNS is the sum that belongs to
 // them. See docs/format/histogram.md.

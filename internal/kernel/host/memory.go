@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -121,6 +122,104 @@ func lookupBatch(m *ebpf.Map, first uint32, keys []uint32, values []kernelHistog
 	return int(attr.count), nil
 }
 
+// MappedHistograms is an array map of histograms most of which change from one reading to the next. They are read where they
+// lie: of the map, the pages are mapped of what is read. Beyond mostMapped they are read by look-ups.
+type MappedHistograms struct {
+	Histograms
+	// mapped are by the index of the first of histograms that are read together.
+	mapped map[int]*mappedHistograms
+	// reading is the number of the present one.
+	reading uint64
+}
+
+type mappedHistograms struct {
+	cells [][HistogramCells]uint64
+	pages []byte
+	// read is when they were read last.
+	read uint64
+}
+
+const (
+	// mostMapped bounds the memory that counts as this process's: 20 KiB for two histograms, with pages of 4 KiB.
+	mostMapped = 256
+	// mappingKept is for how many readings pages stay mapped that are not read.
+	mappingKept = 60
+)
+
+// MapHistograms makes a reader. Nothing is mapped before it is read.
+func MapHistograms(m *ebpf.Map) *MappedHistograms {
+	return &MappedHistograms{Histograms: Histograms{Cells: m}, mapped: make(map[int]*mappedHistograms)}
+}
+
+// Begin begins a reading of all histograms that are in use.
+func (m *MappedHistograms) Begin() {
+	if m.reading++; m.reading%mappingKept != 0 {
+		return
+	}
+	for index, one := range m.mapped {
+		if m.reading-one.read > mappingKept {
+			_ = unix.Munmap(one.pages) // it is a mapping
+			delete(m.mapped, index)
+		}
+	}
+}
+
+// Close unmaps all pages. Other methods map anew.
+func (m *MappedHistograms) Close() (err error) {
+	for index, one := range m.mapped {
+		err = errors.Join(err, unix.Munmap(one.pages))
+		delete(m.mapped, index)
+	}
+	return err
+}
+
+// cells are those of count histograms from index on; nil where they cannot be mapped.
+func (m *MappedHistograms) cells(index, count int) [][HistogramCells]uint64 {
+	one := m.mapped[index]
+	if one == nil || len(one.cells) != count {
+		if one = m.mapPages(index, count); one == nil {
+			return nil
+		}
+	}
+	one.read = m.reading
+	return one.cells
+}
+
+func (m *MappedHistograms) mapPages(index, count int) *mappedHistograms {
+	if len(m.mapped) >= mostMapped || m.mapped[index] != nil || index+count > int(m.Cells.MaxEntries()) {
+		return nil
+	}
+	const size = int(unsafe.Sizeof(kernelHistogram{}))
+	page := os.Getpagesize()
+	begin, end := index*size/page*page, ((index+count)*size+page-1)/page*page
+	pages, err := unix.Mmap(m.Cells.FD(), int64(begin), end-begin, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil
+	}
+	first := unsafe.Pointer(&pages[index*size-begin])
+	one := &mappedHistograms{cells: unsafe.Slice((*[HistogramCells]uint64)(first), count), pages: pages}
+	m.mapped[index] = one
+	return one
+}
+
+// ReadMapped is what count histograms from index on hold together, read again only if the version, how many durations they
+// hold, has changed. An answer is not changed until the call after the next one with another version.
+func (c *CachedHistogram) ReadMapped(from *MappedHistograms, index, count int, version, sumNS uint64) *model.Histogram {
+	if c.histogram != nil && c.version == version {
+		return c.histogram
+	}
+	cells := from.cells(index, count)
+	if cells == nil {
+		return c.Read(&from.Histograms, index, count, version, sumNS)
+	}
+	if c.histogram, c.spare = c.spare, c.histogram; c.histogram == nil {
+		c.histogram = &model.Histogram{}
+	}
+	c.histogram.SetCells(c.spare, cells, version, sumNS)
+	c.version = version
+	return c.histogram
+}
+
 // HistogramOf is what the cells of a histogram in the kernel mean; sumNS is the sum that belongs to them.
 func HistogramOf(cells *[HistogramCells]uint64, sumNS uint64) *model.Histogram {
 	return model.HistogramOfCells(cells[:], sumNS)
@@ -140,6 +239,8 @@ func (h *Histograms) Clear(index, count int) error {
 type CachedHistogram struct {
 	version   uint64
 	histogram *model.Histogram
+	// spare is the histogram before, for ReadMapped.
+	spare *model.Histogram
 }
 
 // Read is what from holds, read again only if the version has changed. Where that fails it is what
@@ -149,7 +250,7 @@ func (c *CachedHistogram) Read(from *Histograms, index, count int, version, sumN
 		return c.histogram
 	}
 	if h, err := from.Read(index, count, sumNS); err == nil {
-		*c = CachedHistogram{version, h}
+		c.version, c.histogram, c.spare = version, h, nil
 	}
 	return c.histogram
 }

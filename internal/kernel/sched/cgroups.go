@@ -63,7 +63,7 @@ type cgroupReader struct {
 	snapshots []cpuSnapshot
 	slots     *host.Table[uint64]
 	processes *host.Table[cgroupsProcessCounts]
-	runQueue  host.Histograms
+	runQueue  *host.MappedHistograms
 	dropped   host.Drops[cgroupsCgroupDrop]
 	// tasks gives a state to threads without one; stateless is how many waits were not counted
 	// for the lack of it when it ran last.
@@ -188,7 +188,8 @@ func runQueueLanes(cpus int) uint32 {
 }
 
 func (p *Sched) mapCgroups(r *cgroupReader) error {
-	r.runQueue = host.Histograms{Cells: r.maps.RunQueue}
+	r.runQueue = host.MapHistograms(r.maps.RunQueue)
+	p.OnClose(r.runQueue)
 	r.dropped = host.Drops[cgroupsCgroupDrop]{Counts: r.maps.CgroupDrops, Names: cgroupDropNames}
 	if states := r.maps.TaskStates; states.Type() == ebpf.Hash && seesAllThreads(p.options.ProcFS) {
 		r.threadStates = states
@@ -224,7 +225,7 @@ func (p *Sched) mapCgroups(r *cgroupReader) error {
 
 // ReadCgroups reads the counters of every control group that ran since the start, of those that
 // found no slot together (OtherCgroups), and of the idle time. Threads that run now are included
-// up to now.
+// up to now. The reading after the next one changes the histograms of this one.
 func (p *Sched) ReadCgroups() ([]model.CgroupCounters, error) {
 	r := p.cgroups
 	if r == nil {
@@ -239,6 +240,7 @@ func (p *Sched) ReadCgroups() ([]model.CgroupCounters, error) {
 	}
 	all := make([]model.CgroupCounters, 0, len(r.order)+8)
 	used := uint64(0)
+	r.runQueue.Begin()
 	r.order = r.order[:0]
 	for slot := range r.slots.Entries {
 		id := host.Load(&r.slots.Entries[slot])
@@ -413,7 +415,7 @@ func (r *cgroupReader) read(slot int) model.CgroupCounters {
 	c.ThreadStarts = host.Load(&processes.ThreadStarts)
 	c.CPU.UsageNS = max(c.CPU.UsageNS, r.usage[slot])
 	r.usage[slot] = c.CPU.UsageNS
-	c.CPU.RunQueue = r.cached[slot].Read(&r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)
+	c.CPU.RunQueue = r.cached[slot].ReadMapped(r.runQueue, slot*r.waitLanes, r.waitLanes, waits, waitNS)
 	return c
 }
 
