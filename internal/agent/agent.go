@@ -80,12 +80,15 @@ type Refresher interface {
 	Refresh()
 }
 
-// TrafficTaker is implemented by Files that want to know before a reading in which network namespaces something went on.
-// It is called by the goroutine that reads the Counters.
+// TrafficTaker is implemented by Files that want to know before a reading in which network namespaces and on which
+// containers' disks something went on. It is called by the goroutine that reads the Counters.
 type TrafficTaker interface {
 	// Traffic has by the number of a namespace a sum that changes with the counters of its edges; nil where they could not be
 	// read.
 	Traffic(map[uint32]uint64)
+	// Disks has for the ID of a container a sum that changes with its requests to disks; it is nil where they could not be
+	// read.
+	Disks(of func(id string) uint64)
 }
 
 // Processes knows what to call a process. It is called by the goroutine that reads the Counters.
@@ -243,6 +246,8 @@ type Agent struct {
 	// edges are the last that could be read.
 	edges []model.Edge
 	disks *disks.Disks
+	// operations are those of containers on disks, nil where they are not counted at present.
+	operations func(id string) uint64
 	// forwards are the namespaces that forward.
 	forwards forwards
 	proxies  proxies

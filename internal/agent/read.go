@@ -66,6 +66,7 @@ func (a *Agent) read() *model.Snapshot {
 
 // readDisks is no part of what must be there: a host may have no hook for it.
 func (a *Agent) readDisks() {
+	a.operations = nil
 	if a.sources.Disks == nil {
 		return
 	}
@@ -74,6 +75,9 @@ func (a *Agent) readDisks() {
 	a.failures.note("kernel counters of disks", err)
 	if read != nil {
 		a.disks.Update(read, a.sources.Registry.Lookup)
+	}
+	if err == nil {
+		a.operations = a.disks.Operations
 	}
 }
 
@@ -184,6 +188,7 @@ func (a *Agent) readContainers(containers []*model.Container, edges []model.Edge
 		end := a.spent.on(partFiles)
 		if t, ok := a.sources.Files.(TrafficTaker); ok {
 			t.Traffic(a.trafficOf(edges))
+			t.Disks(a.operations)
 		}
 		a.sources.Files.Read(containers, usages)
 		end()

@@ -198,6 +198,9 @@ func (b *textBuffer) read(fd int, name string) ([]byte, error) {
 	}
 }
 
+// leastPage is the least size of a page.
+const leastPage = 4096
+
 // readBeginning reads the whole lines in the first most bytes.
 func (b *textBuffer) readBeginning(fd int, name string, most int) ([]byte, error) {
 	if len(*b) < most {
@@ -211,7 +214,8 @@ func (b *textBuffer) readBeginning(fd int, name string, most int) ([]byte, error
 		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
-		if length += n; n == 0 || length == most {
+		// The kernel hands over a page (of seq_file), or what there is.
+		if length += n; n < leastPage/2 || length == most {
 			return (*b)[:bytes.LastIndexByte((*b)[:length], '\n')+1], nil
 		}
 	}

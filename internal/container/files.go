@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"outsight/internal/model"
+	"outsight/internal/netns"
 )
 
 // Files reads the control group files and interface counters of containers. It keeps the files
@@ -19,7 +20,12 @@ type Files struct {
 	networks map[uint32]network
 	// traffic is what was counted of each network namespace for the next reading, nil where that is not known.
 	traffic map[uint32]uint64
-	buffer  textBuffer
+	// disks has what containers did on disks by now, nil where that is not known.
+	disks func(id string) uint64
+	// ends are the other ends of the containers' interfaces, nil where they cannot be asked for; endsRead: in this turn.
+	ends     *netns.FarEnds
+	endsRead bool
+	buffer   textBuffer
 	// threads of the container that is looked at.
 	threads []uint32
 	turn    uint64
@@ -58,6 +64,11 @@ type network struct {
 	still int
 	// traffic was counted of it by the last reading.
 	traffic uint64
+	// farEnds: each of its interfaces has its other end in the host's namespace, which has this number for it. farEnd is
+	// what those had counted before the last reading. askedEnds: it was asked whether it is so.
+	farEnds, askedEnds bool
+	number             int32
+	farEnd             netns.FarEnd
 	// stack is of the namespace's TCP, once it was read.
 	stack model.TCPCounters
 	read  bool
@@ -78,7 +89,9 @@ type groupFiles struct {
 	last        numbers
 	// throttle, disk, kills and each file of pressure have a backoff each
 	throttle, disk, kills backoff
-	pressure              [len(pressureFiles)]backoff
+	// operations on disks by the reading of then.
+	operations uint64
+	pressure   [len(pressureFiles)]backoff
 	// busyDue: its threads were to be looked at, and there was no room.
 	busyDue bool
 	// filesDue: its open files were to be counted, and there was no room. looks counts when they were.
@@ -118,6 +131,7 @@ func (f *Files) Read(containers []*model.Container, usages []Usage) {
 		f.counted.Store(f.rootCountsDisk())
 	}
 	f.readFigures()
+	f.readFarEnds()
 	for i, c := range containers {
 		f.read(c, &usages[i])
 	}
@@ -165,6 +179,10 @@ func (f *Files) Close() {
 	for id, g := range f.groups {
 		f.closeGroup(g)
 		delete(f.groups, id)
+	}
+	if f.ends != nil {
+		f.ends.Close()
+		f.ends = nil
 	}
 }
 
@@ -262,6 +280,10 @@ const (
 // what its interfaces count. It is for the next reading. Where a namespace's sum is another one its interfaces are read,
 // and where it stands still they are looked at rarely.
 func (f *Files) Traffic(of map[uint32]uint64) { f.traffic = of }
+
+// Disks says what kernel programs have counted of containers' requests to disks, by ID: sums that change with most of what
+// the files of block I/O count. It is for the next reading. Where a container's sum stands still they are looked at rarely.
+func (f *Files) Disks(of func(id string) uint64) { f.disks = of }
 
 // backoff counts the equal readings in a row of a file.
 type backoff uint8

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"outsight/internal/model"
+	"outsight/internal/netns"
 )
 
 // addressLimit bounds the bytes read of a namespace's tables; addresses behind them are not
@@ -82,18 +83,21 @@ func parseInet6(text []byte) ([]netip.Addr, error) {
 	return list, nil
 }
 
-// parseNetDev adds up the interfaces in /proc/<pid>/net/dev, without loopback, and counts those that have received
-// something. It does not allocate, unless it fails.
-func parseNetDev(text []byte) (n model.NetworkCounters, used int, err error) {
+// interfaceCounts is how many interfaces a namespace has, and how many of them have received something.
+type interfaceCounts struct{ all, used int }
+
+// parseNetDev adds up the interfaces in /proc/<pid>/net/dev, without loopback, and counts them. It does not allocate,
+// unless it fails.
+func parseNetDev(text []byte) (n model.NetworkCounters, counts interfaceCounts, err error) {
 	l, err := newLines(text)
 	if err != nil {
-		return n, 0, err
+		return n, counts, err
 	}
 	for line, ok := l.next(); ok; line, ok = l.next() {
 		at := bytes.IndexByte(line, ':')
 		if at < 0 {
 			if bytes.IndexByte(line, '|') < 0 {
-				return model.NetworkCounters{}, 0, fmt.Errorf("line %q is not an interface", line)
+				return model.NetworkCounters{}, interfaceCounts{}, fmt.Errorf("line %q is not an interface", line)
 			}
 			continue // one of two header lines
 		}
@@ -103,13 +107,14 @@ func parseNetDev(text []byte) (n model.NetworkCounters, used int, err error) {
 		}
 		before := n.ReceivePackets
 		if err := addInterface(&n, line[at+1:]); err != nil {
-			return model.NetworkCounters{}, 0, fmt.Errorf("line %q: %w", line, err)
+			return model.NetworkCounters{}, interfaceCounts{}, fmt.Errorf("line %q: %w", line, err)
 		}
+		counts.all++
 		if n.ReceivePackets > before {
-			used++
+			counts.used++
 		}
 	}
-	return n, used, nil
+	return n, counts, nil
 }
 
 // addInterface adds the columns bytes, packets, errs and drop, first received, then (after four
@@ -172,17 +177,18 @@ func (f *Files) readNetwork(c *model.Container, g *groupFiles) error {
 		f.networks[c.NetNS] = n
 	}
 	if !ok || n.turn != f.turn {
-		counters, used, err := f.interfaces(c, g)
+		counters, counts, err := f.interfaces(c, g)
 		if err != nil {
 			return g.keep(networkNumbers, err)
 		}
+		f.noteFarEnd(&n, g.process.fd, c.NetNS, counts.all)
 		n.backoff.note(counters == n.counters)
 		n.still = min(n.still+1, stillAfter)
 		if counters != n.counters {
 			n.still = 0
 		}
 		n.counters, n.turn = counters, f.turn
-		err = errors.Join(f.readStack(g.process.fd, c.NetNS, &n), f.readForwarded(g.process.fd, c.NetNS, used, &n))
+		err = errors.Join(f.readStack(g.process.fd, c.NetNS, &n), f.readForwarded(g.process.fd, c.NetNS, counts.used, &n))
 		if err != nil && !errors.Is(err, errAbsent) && !gone(err) {
 			return g.keep(networkNumbers, err)
 		}
@@ -199,6 +205,9 @@ func (n *network) isQuiet(f *Files, netns uint32) bool {
 	if (f.turn+uint64(netns))%stackEvery == 0 {
 		return false
 	}
+	if n.farEnds && f.endsRead {
+		return f.ends.Of(n.number) == n.farEnd
+	}
 	if f.traffic == nil {
 		return n.backoff.skips(f.turn, uint64(netns))
 	}
@@ -212,12 +221,47 @@ func (n *network) isQuiet(f *Files, netns uint32) bool {
 	return n.backoff.skipsBut(f.turn, uint64(netns), quietEvery)
 }
 
-func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCounters, used int, err error) {
+// readFarEnds asks for the other ends of the containers' interfaces, before any of these is read: what is counted meanwhile
+// is seen in the next turn.
+func (f *Files) readFarEnds() {
+	if f.ends == nil && f.turn == 1 {
+		f.ends, _ = netns.NewFarEnds() // without them interfaces are looked at as often as their traffic tells
+	}
+	f.endsRead = f.ends != nil && len(f.networks) > 0 && f.ends.Read() == nil
+}
+
+// noteFarEnd takes note of what the other ends of a namespace's interfaces said when they were read. It is used only where
+// each of them has one here.
+func (f *Files) noteFarEnd(n *network, process int, netns uint32, interfaces int) {
+	before := n.farEnds
+	if n.farEnds = false; !f.endsRead {
+		return
+	}
+	if !before {
+		if n.askedEnds && (f.turn+uint64(netns))%stackEvery != 0 {
+			return
+		}
+		n.askedEnds = true
+		fd, err := openat(process, nsNet)
+		if err != nil {
+			return
+		}
+		n.number, err = f.ends.NamespaceOf(fd)
+		syscall.Close(fd)
+		if err != nil {
+			return
+		}
+	}
+	n.farEnd = f.ends.Of(n.number)
+	n.farEnds = n.farEnd.Links == interfaces && interfaces > 0
+}
+
+func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCounters, counts interfaceCounts, err error) {
 	if g.process.fd < 0 || g.process.pid != c.PID {
 		f.closeFD(g.process.fd)
 		g.process = process{fd: notOpened, pid: c.PID}
 		if err := f.openProcess(c, g); err != nil {
-			return n, 0, err
+			return n, counts, err
 		}
 	}
 	size, err := readlinkat(g.process.fd, nsNet, f.buffer)
@@ -228,17 +272,17 @@ func (f *Files) interfaces(c *model.Container, g *groupFiles) (n model.NetworkCo
 		}
 	}
 	if err != nil {
-		return n, 0, err
+		return n, counts, err
 	}
 	fd, err := openat(g.process.fd, netDev)
 	if err != nil {
-		return n, 0, err
+		return n, counts, err
 	}
 	defer syscall.Close(fd)
 	// The file is opened anew each time: held open it would keep the namespace alive.
 	text, err := f.buffer.read(fd, "net/dev")
 	if err != nil {
-		return n, 0, err
+		return n, counts, err
 	}
 	return parseNetDev(text)
 }

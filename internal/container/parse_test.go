@@ -151,11 +151,11 @@ func TestParseNetDev(t *testing.T) {
 		"    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n" +
 		"  eth0: 1 2 3 4 99 99 99 99 5 6 7 8 99 99 99 99\n" +
 		"eth1:10 20 30 40 99 99 99 99 50 60 70 80 99 99 99 99\n" // as long names leave no space
-	got, used, err := parseNetDev([]byte(text))
+	got, counts, err := parseNetDev([]byte(text))
 	want = model.NetworkCounters{ReceiveBytes: 11, ReceivePackets: 22, ReceiveErrors: 33, ReceiveDropped: 44,
 		TransmitBytes: 55, TransmitPackets: 66, TransmitErrors: 77, TransmitDropped: 88}
-	if err != nil || got != want || used != 2 {
-		t.Errorf("%+v, %v, want %+v; %d interfaces have received something, want 2", got, err, want, used)
+	if err != nil || got != want || counts != (interfaceCounts{all: 2, used: 2}) {
+		t.Errorf("%+v, %v, want %+v; interfaces %+v, want 2 that have received something", got, err, want, counts)
 	}
 }
 

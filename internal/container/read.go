@@ -243,7 +243,14 @@ func (f *Files) readThreads(c *model.Container, g *groupFiles) error {
 }
 
 func (f *Files) readDisk(c *model.Container, g *groupFiles) error {
-	if g.disk.skips(f.turn, g.first) {
+	every := uint64(backoffEvery)
+	if f.disks != nil {
+		every = quietEvery
+		if now := f.disks(c.ID); now != g.operations {
+			g.operations, g.disk = now, 0
+		}
+	}
+	if g.disk.skipsBut(f.turn, g.first, every) {
 		return nil
 	}
 	var d model.DiskCounters

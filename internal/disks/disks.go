@@ -149,6 +149,18 @@ func (d *Disks) Of(id string) ([]model.DeviceSample, *model.SyncCounters) {
 	return slices.Clone(t.devices), t.syncs
 }
 
+// Operations is a sum that changes with what the container did on any device.
+func (d *Disks) Operations(id string) (sum uint64) {
+	if t := d.totals[id]; t != nil {
+		for i := range t.devices {
+			for _, kind := range t.devices[i].Counters.Kinds() {
+				sum += kind.Operations
+			}
+		}
+	}
+	return sum
+}
+
 // Keep forgets containers that are gone and have no entry left. One that has entries and is not among the containers may
 // have begun since these were listed.
 func (d *Disks) Keep(containers []*model.Container) {

@@ -17,8 +17,12 @@ type Link struct {
 	Loopback, Ethernet bool
 	// Virtual is of one that the kernel made, and no driver of hardware: a bridge, one end of a veth, TUN, a VLAN.
 	Virtual bool
-	// Peered is one whose other end, or what it is on top of, is in another network namespace.
-	Peered bool
+	// Peered is one whose other end, or what it is on top of, is in another network namespace: the one with this number
+	// here.
+	Peered    bool
+	Namespace int32
+	// Veth is one end of a pair.
+	Veth bool
 	// Enslaved is a port of a bridge or a bond.
 	Enslaved bool
 }
@@ -50,8 +54,14 @@ func Links() ([]Link, error) {
 				l.Name = unix.ByteSliceToString(a.Value)
 			case unix.IFLA_LINK_NETNSID:
 				l.Peered = true
+				if len(a.Value) >= 4 {
+					l.Namespace = int32(binary.NativeEndian.Uint32(a.Value))
+				}
 			case unix.IFLA_LINKINFO:
 				l.Virtual = true
+				eachAttribute(a.Value, func(kind uint16, value []byte) {
+					l.Veth = l.Veth || kind == infoKind && unix.ByteSliceToString(value) == "veth"
+				})
 			case unix.IFLA_MASTER:
 				l.Enslaved = true
 			}
