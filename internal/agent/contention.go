@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"outsight/internal/model"
@@ -31,6 +32,11 @@ type contention struct {
 	// known says that it was read. Where it cannot be read later, what was counted last holds: else its rows in frames
 	// would end, and what they counted would be there twice when it comes again after they were summed.
 	known bool
+	// present, before, sums and active are memory of update.
+	present map[string]*model.Container
+	before  map[model.CgroupID]model.ContentionRest
+	sums    map[[2]string]gain
+	active  map[[2]string]bool
 }
 
 type groupPair struct{ victim, culprit model.CgroupID }
@@ -47,18 +53,21 @@ type gain struct {
 }
 
 func newContention() *contention {
-	return &contention{waits: make(map[model.CgroupID]model.ContentionRest), victims: make(map[string]*victim)}
+	return &contention{waits: make(map[model.CgroupID]model.ContentionRest), victims: make(map[string]*victim),
+		present: make(map[string]*model.Container), before: make(map[model.CgroupID]model.ContentionRest),
+		sums: make(map[[2]string]gain), active: make(map[[2]string]bool)}
 }
 
 // update adds a reading. owner is the ID of the container of a control group; containers are those of the
 // snapshot.
 func (c *contention) update(read *model.KernelContention, owner func(model.CgroupID) string,
 	containers []*model.Container) {
-	present := make(map[string]*model.Container, len(containers))
+	present, waits := c.present, c.before
+	clear(present)
 	for _, one := range containers {
 		present[one.ID] = one
 	}
-	waits := make(map[model.CgroupID]model.ContentionRest, len(read.Groups))
+	clear(waits)
 	for i := range read.Groups {
 		g := &read.Groups[i]
 		if g.ID == 0 {
@@ -71,7 +80,7 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 		waits[g.ID] = g.ContentionRest
 		c.victim(owner(g.ID)).waits.Add(&gained)
 	}
-	c.waits = waits
+	c.waits, c.before = waits, c.waits
 	gains := c.gains(read.Pairs, owner)
 	for i := range gains {
 		c.count(&gains[i], present)
@@ -81,7 +90,7 @@ func (c *contention) update(read *model.KernelContention, owner func(model.Cgrou
 
 // gains is what each pair of containers gained, the largest first; what is between groups of one container is its own.
 func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) string) []gain {
-	sums := make(map[[2]string]*gain)
+	clear(c.sums)
 	var last map[groupPair]model.CgroupPair // of c.read, once a pair has another place
 	for i, p := range read {
 		gained, before, key := p, model.CgroupPair{}, groupPair{p.Victim, p.Culprit}
@@ -113,19 +122,11 @@ func (c *contention) gains(read []model.CgroupPair, owner func(model.CgroupID) s
 			own.waits.OwnPreemptions += gained.Preemptions
 			continue
 		}
-		sum := sums[[2]string{of, by}]
-		if sum == nil {
-			sum = &gain{victim: of, culprit: by}
-			sums[[2]string{of, by}] = sum
-		}
-		sum.waitNS += gained.WaitNS
-		sum.preemptions += gained.Preemptions
+		sum := c.sums[[2]string{of, by}]
+		c.sums[[2]string{of, by}] = gain{of, by, sum.waitNS + gained.WaitNS, sum.preemptions + gained.Preemptions}
 	}
 	c.read = append(c.read[:0], read...)
-	all := make([]gain, 0, len(sums))
-	for _, g := range sums {
-		all = append(all, *g)
-	}
+	all := slices.Collect(maps.Values(c.sums))
 	slices.SortFunc(all, func(a, b gain) int {
 		return cmp.Or(cmp.Compare(b.waitNS, a.waitNS), cmp.Compare(a.victim, b.victim), cmp.Compare(a.culprit, b.culprit))
 	})
@@ -159,13 +160,13 @@ func (c *contention) count(g *gain, present map[string]*model.Container) {
 
 // forget removes victims that are gone, and contenders that are gone and did nothing more.
 func (c *contention) forget(present map[string]*model.Container, gains []gain) {
-	active := make(map[[2]string]bool, len(gains))
+	clear(c.active)
 	for i := range gains {
-		active[[2]string{gains[i].victim, gains[i].culprit}] = true
+		c.active[[2]string{gains[i].victim, gains[i].culprit}] = true
 	}
 	for id, v := range c.victims {
 		for by := range v.by {
-			if present[id] == nil || present[by] == nil && !active[[2]string{id, by}] {
+			if present[id] == nil || present[by] == nil && !c.active[[2]string{id, by}] {
 				delete(v.by, by)
 				c.pairsKept--
 			}

@@ -40,13 +40,20 @@ func cut(value string) string {
 // SortedLabels drops labels without a value, which mean the same as no label, and sorts the others. It changes all.
 func SortedLabels(all ...Label) []Label {
 	all = slices.DeleteFunc(all, func(l Label) bool { return l.Value == "" })
-	slices.SortFunc(all, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, byName)
 	return all
 }
 
+func byName(a, b Label) int { return strings.Compare(a.Name, b.Name) }
+
+// with are the labels of both, in order of their names. It may be extra itself.
 func with(base, extra []Label) []Label {
 	if len(extra) == 0 {
 		return base
+	}
+	if len(base) == 0 && !slices.ContainsFunc(extra, func(l Label) bool { return l.Value == "" }) &&
+		slices.IsSortedFunc(extra, byName) {
+		return extra
 	}
 	return SortedLabels(slices.Concat(base, extra)...)
 }

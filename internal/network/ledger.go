@@ -79,6 +79,8 @@ type ledger struct {
 	ordered, shown []*total
 	// before is the time of the view before, zero in the first.
 	before time.Time
+	// answer and spare are memory of the last answer and of the one before.
+	answer, spare []model.Edge
 }
 
 type lineKey struct {
@@ -420,14 +422,15 @@ func (t *total) countingPeer() model.Peer {
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	g.addUp()
 	shown := g.inOrder(present)
-	edges := make([]model.Edge, len(shown))
-	for i, t := range shown {
-		edges[i] = model.Edge{
+	edges := slices.Grow(g.spare[:0], len(shown))
+	for _, t := range shown {
+		edges = append(edges, model.Edge{
 			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
 			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
 			Endpoints: t.endpoints, Paired: t.paired, Connections: t.connections, PacketSamples: t.samples,
-		}
+		})
 	}
+	g.answer, g.spare = edges, g.answer
 	return edges
 }
 

@@ -87,7 +87,8 @@ const keptSightings = 1024
 
 // Resolve makes the edges of a view, in order of client, server, service and side. The
 // counters of an edge never go down while its counting end is among the view's containers. What
-// found no room in the kernel's table is an edge, too: of RoleUnknown, between unknown ends.
+// found no room in the kernel's table is an edge, too: of RoleUnknown, between unknown ends. The answer is the caller's
+// until the view after the next one.
 func (r *Resolver) Resolve(v View) []model.Edge {
 	known := r.addressesOf(v.Containers)
 	r.view++

@@ -66,6 +66,8 @@ type edgeReader struct {
 	missedCloses atomic.Uint64
 	pairs        pairReader
 	sampleRound  uint32
+	// answer and spare are memory of the last answer and of the one before.
+	answer, spare []model.KernelEdge
 }
 
 // edgeState is what the reader remembers of one edge.
@@ -224,7 +226,8 @@ func (p *Net) findOpenSockets(k *host.Kernel, spec *ebpf.CollectionSpec, objects
 }
 
 // ReadEdges reads the counters of all edges. Replies that have been silent for a second are
-// counted first, without waiting for the connection's next request.
+// counted first, without waiting for the connection's next request. The answer is the caller's until the reading after
+// the next one.
 func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	r := p.edges
 	if r == nil {
@@ -241,7 +244,7 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	endpoints := r.endpoints.read(now, r.quotas)
 	r.packets.samples.take(r.packets.edges.Entries)
 	ahead := host.WallClockAhead()
-	all := make([]model.KernelEdge, 0, r.used.Load()+8)
+	all := r.spare[:0]
 	for index := range r.inUse() {
 		k := r.read(index, now)
 		k.Endpoints = endpoints[index]
@@ -255,6 +258,7 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 		}
 		all = append(all, k)
 	}
+	r.answer, r.spare = all, r.answer
 	proxyError := r.proxies.follow(now, all, r.edges.Entries)
 	r.used.Store(used)
 	quotaError := r.quotas.settle()

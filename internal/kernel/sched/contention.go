@@ -32,9 +32,10 @@ type contentionReader struct {
 	running *ebpf.Map
 	dropped host.Drops[contentionContentionDrop]
 	cpus    int
-	// keys are those of the table's entries at the last reading, and numbers the places of their pairs in an answer, which
-	// has distinct ones.
+	// keys are those of the table's entries at the last reading, of which inUse have one, and numbers the places of their
+	// pairs in an answer, which has distinct ones.
 	keys     []pairKey
+	inUse    []int32
 	numbers  []int32
 	distinct int
 	// live are the groups of that reading.
@@ -168,11 +169,8 @@ const goneReadings = 2
 func (r *contentionReader) sumPairs(live map[model.CgroupID]bool) []model.CgroupPair {
 	same := r.readKeys()
 	pairs := make([]model.CgroupPair, r.distinct)
-	for i, key := range r.keys {
-		if key.victim == 0 {
-			continue
-		}
-		e, sum := &r.pairs.Entries[i], &pairs[r.numbers[i]]
+	for _, i := range r.inUse {
+		e, sum, key := &r.pairs.Entries[i], &pairs[r.numbers[i]], &r.keys[i]
 		sum.Victim, sum.Culprit = key.victim, key.culprit
 		sum.WaitNS += host.Load(&e.WaitNs)
 		sum.Preemptions += host.Load(&e.Preemptions)
@@ -205,10 +203,12 @@ func (r *contentionReader) readKeys() (same bool) {
 		return true
 	}
 	numbers := make(map[pairKey]int32, r.distinct)
+	r.inUse = r.inUse[:0]
 	for i, key := range r.keys {
 		if key.victim == 0 {
 			continue
 		}
+		r.inUse = append(r.inUse, int32(i))
 		number, found := numbers[key]
 		if !found {
 			number = int32(len(numbers))
