@@ -180,36 +180,42 @@ func (f *FarEnds) ask(request []byte, kind, flags uint16, take func(kind uint16,
 		if err != nil {
 			return err
 		}
-		for rest := f.buffer[:n]; len(rest) > 0; {
-			if len(rest) < unix.NLMSG_HDRLEN {
-				return errNetlinkCut
-			}
-			length := int(binary.NativeEndian.Uint32(rest))
-			if length < unix.NLMSG_HDRLEN || length > len(rest) {
-				return errNetlinkCut
-			}
-			body := rest[unix.NLMSG_HDRLEN:length]
-			if binary.NativeEndian.Uint32(rest[8:]) != f.asked { // of one that was given up
-				rest = rest[min((length+3)&^3, len(rest)):]
-				continue
-			}
-			switch kind := binary.NativeEndian.Uint16(rest[4:]); kind {
-			case unix.NLMSG_DONE:
-				return nil
-			case unix.NLMSG_ERROR:
-				if len(body) < 4 {
-					return errNetlinkCut
-				}
-				if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
-					return syscall.Errno(-code)
-				}
-				return nil
-			default:
-				take(kind, body)
-			}
-			rest = rest[min((length+3)&^3, len(rest)):]
+		if done, err := eachAnswer(f.buffer[:n], f.asked, take); done || err != nil {
+			return err
 		}
 	}
+}
+
+// eachAnswer goes through messages of the kernel, of which those to the request with the number asked are of interest. It is
+// done behind the last one.
+func eachAnswer(messages []byte, asked uint32, take func(kind uint16, body []byte)) (done bool, err error) {
+	for len(messages) > 0 {
+		if len(messages) < unix.NLMSG_HDRLEN {
+			return false, errNetlinkCut
+		}
+		length := int(binary.NativeEndian.Uint32(messages))
+		if length < unix.NLMSG_HDRLEN || length > len(messages) {
+			return false, errNetlinkCut
+		}
+		kind, body := binary.NativeEndian.Uint16(messages[4:]), messages[unix.NLMSG_HDRLEN:length]
+		switch {
+		case binary.NativeEndian.Uint32(messages[8:]) != asked: // of one that was given up
+		case kind == unix.NLMSG_DONE:
+			return true, nil
+		case kind == unix.NLMSG_ERROR:
+			if len(body) < 4 {
+				return false, errNetlinkCut
+			}
+			if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
+				return false, syscall.Errno(-code)
+			}
+			return true, nil
+		default:
+			take(kind, body)
+		}
+		messages = messages[min((length+3)&^3, len(messages)):]
+	}
+	return false, nil
 }
 
 // eachAttribute goes through a list of struct nlattr.
