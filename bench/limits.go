@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,11 @@ const (
 	// limitStep is how much more than the last one the next rate is.
 	limitStep        = 1.25
 	limitConnections = 64
+	// toldFrom is how many times the first rate the least one is of which durations are told: two rates have to be known, and it
+	// is half as much again as the second one.
+	toldFrom = 1.9
 	// limitLength bounds the measurement of one application.
-	limitLength = 8 * time.Minute
+	limitLength = 9 * time.Minute
 )
 
 // measureLimits raises the load of applications whose limits are not alike, and compares what is told of the limit at 15
@@ -54,9 +58,8 @@ type toldLimit struct {
 // judge compares what is told as the load of an application is raised with what comes.
 type judge struct {
 	run *loadRun
-	// times is how many times the load before each load is, and ahead of how many steps ahead durations are told.
+	// times is how many times the load before each load is; 0 is limitStep.
 	times float64
-	ahead []int
 
 	history   predict.History
 	limits    []toldLimit
@@ -76,12 +79,12 @@ func (j *judge) add(step *loadStep) error {
 	}
 	j.limits = append(j.limits, toldLimit{step, p})
 	progress("the limit is told as %s", limitSaid(p))
-	j.latencies, err = addLatencies(j.latencies, j.run, &j.history, step, j.times, j.ahead...)
+	j.latencies, err = addLatencies(j.latencies, j.run, &j.history, step, cmp.Or(j.times, limitStep))
 	return err
 }
 
 func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options) (rows []row, err error) {
-	j := &judge{times: limitStep, ahead: []int{2, 3}}
+	j := &judge{}
 	if o.replay != "" {
 		err = j.replay(o.replay, a.part)
 	} else {
@@ -125,7 +128,7 @@ func (a *limitedApp) raise(ctx context.Context, host *outsight.Host, o options, 
 	}
 	j.run = newLoadRun(s.name)
 	for rate := a.first; ; rate *= limitStep {
-		step, err := s.look(ctx, host, url, rate, o.look)
+		step, err := s.look(ctx, host, url, rate, lookTime(o.look, rate, rate/a.first))
 		if err != nil {
 			return err
 		}

@@ -104,6 +104,7 @@ var parts = []part{
 	{"saturation", measureSaturation},
 	{"limits", measureLimits},
 	{"whatif", measureWhatif},
+	{"foreseen", countForeseen},
 	{"server", measureServer},
 	{"frames", measureAllFrames},
 	{"fleet", measureFleet},

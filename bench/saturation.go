@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// saturationStep is how much more than the last one the next rate is.
-	saturationStep = 1.15
+	// saturationFirst is the first rate at which the shop is asked.
+	saturationFirst = 100.0
 	// saturated is the share of what is asked for below which the shop no longer keeps up.
 	saturated = 0.97
 	// The budgets are in percent.
@@ -54,7 +54,9 @@ func (j *judge) replay(directory, name string) error {
 	if err != nil {
 		return err
 	}
-	j.run = run
+	if j.run = run; len(steps) > 1 {
+		j.times = steps[1].Asked / steps[0].Asked
+	}
 	for _, s := range steps {
 		if err := j.add(s); err != nil {
 			return err
@@ -66,7 +68,7 @@ func (j *judge) replay(directory, name string) error {
 // measureSaturation compares the rate at which the demo shop is said to saturate with the greatest
 // that it really serves, which raising the load finds.
 func measureSaturation(ctx context.Context, o options) (rows []row, err error) {
-	j := &judge{times: saturationStep, ahead: []int{3, 5}} // 1.5 and 2.0 times
+	j := &judge{}
 	if o.replay != "" {
 		err = j.replay(o.replay, "saturation")
 	} else {
@@ -133,14 +135,14 @@ func raiseShop(ctx context.Context, o options, j *judge) (err error) {
 		}
 	}()
 	j.run = newLoadRun("")
-	for rate := 100.0; ; rate *= saturationStep {
+	for rate := saturationFirst; ; rate *= limitStep {
 		if err := shop.SetRate(ctx, rate); err != nil {
 			return err
 		}
 		if err := wait(ctx, 3*time.Second); err != nil {
 			return err
 		}
-		step, err := watchLoad(ctx, host, rate, o.look, func() (uint64, error) {
+		step, err := watchLoad(ctx, host, rate, lookTime(o.look, rate, rate/saturationFirst), func() (uint64, error) {
 			truth, err := shop.Truth(ctx)
 			return truth.Load.Completed, err
 		})
@@ -164,33 +166,32 @@ type toldLatency struct {
 	entry     predict.Entry
 }
 
-// addLatencies puts what is seen at a rate beside what was told of it before, and adds what is told of rates that are so
-// many steps ahead, each of which is times the one before.
-func addLatencies(told []toldLatency, run *loadRun, history *predict.History, now *loadStep, times float64, steps ...int) ([]toldLatency, error) {
+// addLatencies puts what is seen at a rate beside what was told of it before, and adds what is told of the rates, each of which
+// is times the one before, that are next to half as much again and to twice as much.
+func addLatencies(told []toldLatency, run *loadRun, history *predict.History, now *loadStep, times float64) ([]toldLatency, error) {
 	low, high := run.p99ByChance(now)
 	for i := range told {
-		if t := &told[i]; t.at == now.Asked {
+		if t := &told[i]; math.Abs(t.at/now.Asked-1) < 1e-6 {
 			t.seen, t.low, t.high = now.p99(), low, high
 		}
 	}
-	for _, n := range steps {
-		at := now.Asked
-		for range n {
-			at *= times
-		}
+	for _, more := range []float64{1.5, 2} {
+		at := now.Asked * math.Pow(times, math.Round(math.Log(more)/math.Log(times)))
 		ahead, err := history.Predict(predict.Scenario{Rate: at})
 		if err != nil {
 			return nil, err
 		}
-		if len(ahead.Entries) > 0 && ahead.Entries[0].Then != nil {
+		if len(ahead.Entries) > 0 && (ahead.Entries[0].Then != nil || ahead.Entries[0].Saturated) {
 			told = append(told, toldLatency{at: at, times: at / now.Asked, entry: ahead.Entries[0]})
 		}
 	}
 	return told, nil
 }
 
-// tried is that it was, and served.
-func (t *toldLatency) tried(greatest float64) bool { return t.seen > 0 && t.at <= greatest }
+// tried is that it was, and served, and that something was told.
+func (t *toldLatency) tried(greatest float64) bool {
+	return t.entry.Then != nil && t.seen > 0 && t.at <= greatest
+}
 
 // within is that what was seen is between the bounds.
 func (t *toldLatency) within() bool {
@@ -239,26 +240,62 @@ func latencyTable(told []toldLatency, greatest float64) string {
 	return latencySummary(told, greatest) + "\n\n" + markdown(lines)
 }
 
-// latencySummary counts how many of what was told holds, at up to 80 % of the limit.
-func latencySummary(told []toldLatency, greatest float64) string {
-	var all, within, near, chance int
+// latencyCounts is how many of what was told of p99, at up to 80 % of the limit, holds.
+type latencyCounts struct {
+	// all is how many there are; within their bounds, near the truth by latencyBudget.
+	all, within, near int
+	// known is of how many chance itself lets what was seen be known to latencyBudget, and knownNear how many of those are near;
+	// chance is how many of the rest are not further off than chance.
+	known, knownNear, chance int
+	// endless is of how many more it was told that the queue has no end, although what was asked for was served.
+	endless int
+}
+
+func countLatencies(told []toldLatency, greatest float64) (c latencyCounts) {
 	for _, t := range told {
+		if t.entry.Then == nil && t.seen > 0 && t.at <= 0.8*greatest {
+			c.endless++
+		}
 		if !t.tried(greatest) || t.at > 0.8*greatest {
 			continue
 		}
-		all++
-		switch {
-		case 100*t.off() <= latencyBudget:
-			near++
-		case t.byChance():
-			chance++
-		}
-		if t.within() {
-			within++
+		near := 100*t.off() <= latencyBudget
+		c.all++
+		c.within += one(t.within())
+		c.near += one(near)
+		if t.known() {
+			c.known++
+			c.knownNear += one(near)
+		} else {
+			c.chance += one(!near && t.byChance())
 		}
 	}
-	return fmt.Sprintf("At up to 80 %% of the limit, p99 is within its bounds in %d of %d, told within %d %% in %d, and else not further off than "+
-		"chance in %d.", within, all, latencyBudget, near, chance)
+	return c
+}
+
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// known is that chance makes what was seen no more than latencyBudget longer or shorter.
+func (t *toldLatency) known() bool {
+	const budget = latencyBudget / 100.0
+	return t.high <= (1+budget)*t.seen && t.low >= (1-budget)*t.seen
+}
+
+// latencySummary says how many of what was told holds.
+func latencySummary(told []toldLatency, greatest float64) string {
+	c := countLatencies(told, greatest)
+	text := fmt.Sprintf("At up to 80 %% of the limit, p99 is within its bounds in %d of %d, and told within %d %% in %d. What was seen is "+
+		"known to %d %% itself, for chance, in %d; of those %d are told within that. Of the others that are not, %d are not further off "+
+		"than chance.", c.within, c.all, latencyBudget, c.near, latencyBudget, c.known, c.knownNear, c.chance)
+	if c.endless > 0 {
+		text += fmt.Sprintf(" Of %d more it was told that the queue has no end.", c.endless)
+	}
+	return text
 }
 
 func millisecondBounds(i *predict.Interval) string {
