@@ -32,7 +32,7 @@ COMPUTING     = QueriesInLittleMemory DropsAreOfTheNumbersThatLackThem BaselineI
                 BucketThatDoesNotAnswer TornSegment AnnealingIsNearTheBest RulesAreKept SameProblemSameAnswer \
                 RoundTrip WindowsAreAsDecoded NothingIsLostWithRows WhoReadsDoesNotMatter \
                 LimitsThatAreNotSeen LatencyAhead LatencyWithQuota LatencyWithPool PoolIsNotKnownYet PoolIsTheLimit \
-                DealingToReplicas MoreIsNeverLess
+                LatencyWithPermits NoPermitsShow DealingToReplicas MoreIsNeverLess
 either        = ^Test($(subst $(eval) ,|,$(strip $1)))$$
 # Each test in bpf decodes the kernel's types, which takes ten times as long with the race detector.
 KERNEL_RACES  = ^Test(LifecycleEvents|TLSProbesComeAndGo|ReadingDoesNotWaitForALook|Listeners|CloseThatNobodyTold)$$
@@ -251,10 +251,11 @@ bench-placement: ## two jobs of a data cluster on placements that are deployed, 
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
 
 .PHONY: bench-predict
-bench-predict: ## raise the load of the demo shop and of four other applications to their limits, and try what-ifs: what was told beside what came; rewrites tables of docs/analysis.md (root; 25 minutes)
+bench-predict: ## raise the load of the demo shop and of four other applications to their limits, and try what-ifs: what was told beside what came; rewrites tables of docs/analysis.md (root; 45 minutes)
 	@scripts/install bench
 	@$(MAKE) build
-	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation,limits,whatif -docs docs
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation,limits,whatif -docs docs -save bin/runs
+	@$(SUDO) env "PATH=$$PATH" go run ./bench -only foreseen -docs docs -replay bin/runs
 
 .PHONY: bench-incast
 bench-incast: ## simulate a controller that reads up to 100,000 hosts at once, beside paper 004 and a real shaped link; rewrites docs/incast.md (root; a minute)

@@ -95,6 +95,8 @@ type Resource struct {
 	Requests float64 `json:"-"`
 	// Queued is how many of its threads wait for a CPU on average.
 	Queued float64 `json:"-"`
+	// Cores is how many cores its threads could use without a quota: no more than the host has, or threads are busy.
+	Cores float64 `json:"-"`
 }
 
 // CPUsOf is the resource of a host's CPUs.
@@ -178,15 +180,16 @@ func resourceOf(n *Node, cores float64) Resource {
 	u := n.Usage
 	r := Resource{Node: n.ID, Name: n.Name, Host: n.Host, CPUCores: *u.CPUCores, Parallel: cores, ParallelBy: "cores",
 		Threads: u.Threads}
-	if quota := u.CPUQuotaCores; quota != nil && (r.Parallel == 0 || *quota < r.Parallel) {
-		r.Parallel, r.ParallelBy = *quota, "quota"
-	}
 	threads := u.BusyThreads
 	if threads == nil {
 		threads = u.Threads
 	}
 	if threads != nil && *threads > 0 && (r.Parallel == 0 || *threads < r.Parallel) {
 		r.Parallel, r.ParallelBy = *threads, "threads"
+	}
+	r.Cores = r.Parallel
+	if quota := u.CPUQuotaCores; quota != nil && (cores == 0 || *quota < cores) && (r.Parallel == 0 || *quota <= r.Parallel) {
+		r.Parallel, r.ParallelBy = *quota, "quota"
 	}
 	if n.Served != nil {
 		r.ArrivalRate, r.Latency, r.Requests = n.Served.TransactionsPerSecond, n.Served.Mean, n.Served.Of(Transactions)

@@ -72,13 +72,18 @@ func (h *hostCPUs) slowdown(rate float64) float64 {
 		return math.Inf(1)
 	}
 	c := math.Round(h.cores)
+	return 1 + erlangWait(int(c), used)/c
+}
+
+// erlangWait is the mean wait at M/M/c, as a multiple of how long requests take over the number of servers: C / (1 - ρ), where C is
+// Erlang's probability that all servers, utilised by ρ below 1, are busy.
+func erlangWait(servers int, utilised float64) float64 {
 	// Erlang's B of a number of servers follows from that of one less.
-	blocked, load := 1.0, used*c
-	for n := 1.0; n <= c; n++ {
-		blocked = load * blocked / (n + load*blocked)
+	blocked, load := 1.0, utilised*float64(servers)
+	for n := 1; n <= servers; n++ {
+		blocked = load * blocked / (float64(n) + load*blocked)
 	}
-	waits := blocked / (1 - used*(1-blocked))
-	return 1 + waits/(c*(1-used))
+	return blocked / (1 - utilised*(1-blocked)) / (1 - utilised)
 }
 
 // used is the line of what is used up first of a container, and of how much: its busiest thread, or its cores.

@@ -17,33 +17,30 @@ type replicated struct {
 }
 
 func (s *replicated) watch(r *rand.Rand, rate float64, requests int) *graph.Analysis {
-	type worker struct {
-		quota
-		free, served float64
-	}
-	workers := make([]worker, s.workers)
-	for i := range workers {
-		workers[i].quota = quota{cores: 0.2, period: -1}
-	}
-	taken := make([]float64, requests)
+	comes, taken := make([][]float64, s.workers), make([]float64, 0, requests)
 	var now, sum float64
-	for i := range taken {
+	for i := range requests {
 		now += r.ExpFloat64() / rate
-		w := &workers[i%s.workers]
+		to := i % s.workers
 		if !s.inTurn {
-			w = &workers[r.IntN(s.workers)]
+			to = r.IntN(s.workers)
 		}
-		w.free = w.run(max(now, w.free), 0.002)
-		w.served++
-		taken[i] = w.free - now + 0.001
-		sum += taken[i]
+		comes[to] = append(comes[to], now/quotaPeriod)
+	}
+	for _, comes := range comes {
+		b := bandwidth{cores: 0.2, cpus: make([]bandwidthCPU, 1)}
+		for i, end := range b.ends(comes, 0.002/quotaPeriod, 1) {
+			taken = append(taken, (end-comes[i])*quotaPeriod+0.001)
+			sum += taken[len(taken)-1]
+		}
 	}
 	a := &graph.Analysis{ArrivalRate: rate, Entries: []graph.Entry{entryOf(taken, sum, rate)}}
-	for i, w := range workers {
-		own := w.served / now
+	for i, comes := range comes {
+		served := float64(len(comes))
+		own := served / now
 		latency := graph.Seconds(sum / float64(requests))
 		a.Resources = append(a.Resources, graph.Resource{Node: string(rune('1' + i)), Name: "worker", Host: "a", CPUCores: (0.001 + 0.002*own) *
-			(1 + 0.01*r.NormFloat64()), Parallel: 0.2, ParallelBy: "quota", ArrivalRate: &own, Latency: &latency, Requests: w.served})
+			(1 + 0.01*r.NormFloat64()), Parallel: 0.2, ParallelBy: "quota", ArrivalRate: &own, Latency: &latency, Requests: served})
 	}
 	return a
 }

@@ -19,11 +19,20 @@ const (
 	heldLoads = 64
 	// quotaPeriods is for how many periods of a quota, and quotaRequests for how many requests at least.
 	quotaPeriods, quotaRequests = 1000, 40_000
+	// slicesRequests is how many requests come to one whose slices are simulated.
+	slicesRequests = 100_000
 	// quotaFluid is from how many requests in a period on their work comes in quotaParts equal parts, whose sum alone
 	// is by chance.
 	quotaFluid, quotaParts = 64, 32
-	// quotaSteps is how many numbers of requests there are between one and twice as many.
-	quotaSteps = 8
+	// quotaSteps is how many numbers of requests there are between one and twice as many, coresSteps how many quotas. idleSteps is
+	// how many costs there are of a request that finds none there between one time and two times that of others, idleMost the
+	// greatest.
+	quotaSteps, coresSteps, idleSteps, idleMost = 8, 4, 32, 3
+	// quotaLeast is the least number of requests in a period whose work is handed out in slices: where one takes longer than a
+	// period, slices are short beside it.
+	quotaLeast = 1
+	// cpusMost is the greatest number of CPUs.
+	cpusMost = 16
 	// poolRequests is how many requests come to a pool, and poolMost how many connections it has at most.
 	poolRequests, poolMost = 50_000, 1024
 	// spreadSteps is how many coefficients of variation there are between 0 and 1, and spreadMost the greatest.
@@ -47,6 +56,10 @@ type holder struct {
 	// size of a quota is how many requests' work it has room for in a period, as the logarithm to the base 2 in steps of
 	// 1/quotaSteps. That of a pool is the coefficient of variation of how long requests take, in steps of 1/spreadSteps.
 	size int
+	// cpus is on how many CPUs the threads of a container with a quota run; 0 where its work is not handed out in slices. cores is
+	// the quota, as its logarithm in steps of 1/coresSteps; idle is how much more a request that finds none there takes, in steps
+	// of 1/idleSteps.
+	cpus, cores, idle int
 }
 
 // heldCase is what held depends on: load is the share of what there is that comes, in steps of 1/heldLoads.
@@ -58,13 +71,29 @@ type heldCase struct {
 // heldCases are simulated when they are first asked for.
 var heldCases sync.Map // of heldCase to held
 
-// quotaFor is what a quota holds back that has room for so many requests' work in a period, above 0, of which a load below 1
-// comes: in periods. It is between those of the two sizes beside it.
-func quotaFor(room, load, arrivals float64) (all held) {
-	size := min(max(math.Log2(room), -6), 14) * quotaSteps
+// quotaLoad is what comes to a quota.
+type quotaLoad struct {
+	// room is how many requests' work the quota has room for in a period, above 0, of those that follow each other; load is the
+	// share of that which comes, and idle how many times as much one takes that finds none there.
+	room, load, idle float64
+	// cores is the quota, cpus on how many CPUs threads run, arrivals the squared variation of the times between requests.
+	cores, cpus, arrivals float64
+}
+
+// held is what the quota holds back, in periods. It is between those of the two sizes beside it.
+func (q quotaLoad) held() (all held) {
+	size := min(max(math.Log2(q.room), -6), 14) * quotaSteps
 	step := math.Floor(size)
-	low := holder{size: int(step)}.with(arrivals).at(load)
-	high := holder{size: int(step) + 1}.with(arrivals).at(load)
+	of := func(step float64) held {
+		h := holder{size: int(step)}.with(q.arrivals)
+		if step >= math.Log2(quotaLeast)*quotaSteps && step <= math.Log2(quotaFluid)*quotaSteps {
+			h.cpus = int(min(max(math.Round(q.cpus), 1), cpusMost))
+			h.cores = int(math.Round(math.Log2(q.cores) * coresSteps))
+			h.idle = int(math.Round((min(q.idle, idleMost) - 1) * idleSteps))
+		}
+		return h.at(q.load)
+	}
+	low, high := of(step), of(step+1)
 	for d := range all {
 		all[d] = low[d] + (size-step)*(high[d]-low[d])
 	}
@@ -128,7 +157,38 @@ func (c heldCase) simulate() held {
 	if c.servers > 0 {
 		return c.pool(load, rand.New(rand.NewPCG(uint64(c.servers), uint64(c.size)))) // the same requests at all loads
 	}
+	if c.cpus > 0 {
+		return c.slices(load, rand.New(rand.NewPCG(uint64(c.arrivals), 0))) // the same, too
+	}
 	return c.quota(load, rand.New(rand.NewPCG(uint64(c.size), uint64(c.load))))
+}
+
+// slices is of requests whose work is handed out as the kernel does it. What they are held back for is what they end later than
+// without a quota.
+func (h holder) slices(load float64, random *rand.Rand) held {
+	room, cores := math.Exp2(float64(h.size)/quotaSteps), math.Exp2(float64(h.cores)/coresSteps)
+	comes, gap, at := make([]float64, slicesRequests), h.gaps(random), 0.0
+	for i := range comes {
+		at += gap() / (room * load)
+		comes[i] = at
+	}
+	idle := 1 + float64(h.idle)/idleSteps
+	limited := bandwidth{cores: cores, cpus: make([]bandwidthCPU, h.cpus)}
+	ends := limited.ends(comes, cores/room, idle)
+	free := make([]float64, h.cpus) // when each CPU is, without a quota
+	var delays []float64
+	for i, at := range comes {
+		first := slices.Index(free, slices.Min(free))
+		if free[first] <= at {
+			free[first] = at + cores/room*idle
+		} else {
+			free[first] += cores / room
+		}
+		if later := ends[i] - free[first]; later > bandwidthSame {
+			delays = append(delays, later)
+		}
+	}
+	return heldOf(delays, len(comes))
 }
 
 // quota is of requests of the same work each, which is done as soon as there is quota for it. What is not used in a period

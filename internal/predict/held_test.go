@@ -1,7 +1,6 @@
 package predict
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,26 +11,15 @@ import (
 // quotaQueue is a simulated thread with a quota of 20 ms of CPU time in 100 ms, which takes 2 ms for each request. The
 // network takes another 1 ms.
 func quotaQueue(r *rand.Rand, rate float64, requests int) graph.Entry {
-	const period, quota, work = 0.1, 0.02, 0.002
-	now, free, used, began := 0.0, 0.0, 0.0, 0.0
-	taken := make([]float64, requests)
-	sum := 0.0
-	for i := range taken {
+	comes, taken := make([]float64, requests), make([]float64, requests)
+	now, sum := 0.0, 0.0
+	for i := range comes {
 		now += r.ExpFloat64() / rate
-		at := max(free, now)
-		for left := work; left > 1e-12; {
-			if at >= began+period-1e-12 {
-				began, used = math.Floor(at/period+1e-9)*period, 0
-			}
-			step := min(left, quota-used, began+period-at)
-			if step <= 1e-12 {
-				at = began + period
-				continue
-			}
-			at, used, left = at+step, used+step, left-step
-		}
-		free = at
-		taken[i] = at - now + 0.001
+		comes[i] = now / quotaPeriod
+	}
+	b := bandwidth{cores: 0.2, cpus: make([]bandwidthCPU, 1)}
+	for i, end := range b.ends(comes, 0.002/quotaPeriod, 1) {
+		taken[i] = (end-comes[i])*quotaPeriod + 0.001
 		sum += taken[i]
 	}
 	return entryOf(taken, sum, rate)

@@ -203,6 +203,7 @@ func (h *History) predictEntries(p *Prediction, s *Scenario, now, pools []statio
 			then = append(then, r.station(r.then, r.share, visits))
 		}
 	}
+	pools = append(pools, h.permitStations(pools)...)
 	now = append(now, pools...)
 	for _, pool := range pools {
 		if pool.change(p, s) {
@@ -266,7 +267,8 @@ func (h *History) test() map[string]*Tested {
 	rates := slices.Sorted(slices.Values(h.rates))
 	most := rates[len(rates)*2/3-1]
 	less := h.upTo(most)
-	stations := append(stationsOf(less.fit(), less.cores), less.poolStations()...)
+	pools := less.poolStations()
+	stations := slices.Concat(stationsOf(less.fit(), less.cores), pools, less.permitStations(pools))
 	tested := map[string]*Tested{}
 	for node, past := range h.entries {
 		calm := less.entries[node].calm()
@@ -322,6 +324,8 @@ type station struct {
 	// which its replicas have, too.
 	of   float64
 	name string
+	// cpus is on how many CPUs its threads run at a time.
+	cpus float64
 	// host is what its threads find at the CPUs of their host; nil where that is not known.
 	host *hostCPUs
 }
@@ -359,8 +363,9 @@ func (s *station) withoutBusy() *station {
 }
 
 // held is for how long, in seconds, its quota or its pool holds requests back if it is utilised so. Connections of the pool
-// are taken holds times as long as requests take over them.
-func (s *station) held(utilisation, holds, arrivals float64) held {
+// are taken holds times as long as requests take over them. Utilised is by requests that each take idle times as much of a quota as
+// those that follow each other.
+func (s *station) held(utilisation, idle, holds, arrivals float64) held {
 	if s.pool != nil {
 		return s.pool.at(utilisation).times(s.pool.takes * holds)
 	}
@@ -369,14 +374,22 @@ func (s *station) held(utilisation, holds, arrivals float64) held {
 	if !s.quota || busy.PerRequest <= 0 || left <= 0 {
 		return held{}
 	}
-	room := left * quotaPeriod / busy.PerRequest * s.of // of its own requests, in a period
-	return quotaFor(room, 1-(1-utilisation)*s.parallel/left, arrivals).times(quotaPeriod)
+	return quotaLoad{room: left * quotaPeriod / busy.PerRequest * s.of, // of its own requests
+		load: (1 - (1-utilisation)*s.parallel/left) / idle, idle: idle, cores: left, cpus: s.cpus, arrivals: arrivals}.held().times(quotaPeriod)
+}
+
+// idle is how many times as much a request takes that finds none there.
+func (s *station) idle() float64 {
+	if busy := s.demand.whenBusy().PerRequest; busy > 0 {
+		return max(s.demand.PerRequest/busy, 1)
+	}
+	return 1
 }
 
 func (r *Resource) station(d *Demand, share, visits float64) station {
 	line, parallel := r.used(d)
 	return station{demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
-		of: r.of, name: r.Name, host: r.host}
+		of: r.of, name: r.Name, cpus: r.cpus, host: r.host}
 }
 
 // stationsOf are resources as they were.
@@ -399,7 +412,7 @@ type waiting struct {
 	replicas    map[string][]held // of those with a quota
 }
 
-func (w *waiting) add(s *station, utilisation, holds, arrivals, slowdown float64) {
+func (w *waiting) add(s *station, utilisation, arrivals, slowdown float64, by held) {
 	wait := s.wait(utilisation, arrivals, slowdown)
 	for d := range w.others {
 		if math.IsInf(wait, 0) {
@@ -408,7 +421,6 @@ func (w *waiting) add(s *station, utilisation, holds, arrivals, slowdown float64
 			w.others[d] += wait * s.tail(d)
 		}
 	}
-	by := s.held(min(utilisation, 1), holds, arrivals)
 	switch {
 	case s.pool != nil:
 		w.pool = w.pool.longest(by)
@@ -446,43 +458,66 @@ func (w *waiting) finish() {
 	}
 }
 
-// waits is what requests wait for at a rate, with its bounds. Of a pool that may be none, the estimate has as much of the
-// queue as is known of that there is one, and the lower bound has nothing. At rates that there were not, the lower bound of
-// what is used allows for the bend, as the upper one of the limit does.
-func waits(stations []station, rate float64) (value, low, high waiting) {
+// waits is what requests wait for at a rate: the estimate, or a bound.
+func waits(stations []station, rate float64, of func(s *station, w *waiting, rate float64, u Interval)) (w waiting) {
 	for i := range stations {
-		s := &stations[i]
-		u := s.demand.Utilisation(rate*s.share, s.parallel)
-		if rate*s.share > s.demand.Greatest {
-			u.Low = min(u.Low, (1-bend)*s.demand.Cores(rate*s.share).Low/s.parallel)
-		}
-		if p := s.pool; p != nil {
-			if !p.seen || p.fixed < 1 {
-				u.Value = min(u.Value, 1-1.0/heldLoads) // it is not known that it can be used up
-			}
-			if p.fixed < 1 {
-				value.pool = value.pool.longest(s.held(u.Value, 1, s.arrivals.Value).times(p.fixed))
-			} else {
-				value.add(s, u.Value, 1, s.arrivals.Value, 1)
-				low.add(s, min(u.Low*p.holds.Low, u.Value), p.holds.Low, s.arrivals.Low, 1)
-			}
-			high.add(s, *u.High**p.holds.High, *p.holds.High, *s.arrivals.High, 1)
-			continue
-		}
-		slowdown := s.host.slowdown(rate)
-		value.add(s, u.Value, 1, s.arrivals.Value, slowdown)
-		low.add(s, u.Low, 1, s.arrivals.Low, 1)
-		high.add(s.withoutBusy(), *u.High, 1, *s.arrivals.High, slowdown)
+		of(&stations[i], &w, rate, stations[i].utilisation(rate))
 	}
-	value.finish()
-	low.finish()
-	high.finish()
-	return value, low, high
+	w.finish()
+	return w
+}
+
+// utilisation is that at a rate at the entries. At rates that there were not, the lower bound of what is used allows for the bend, as
+// the upper one of the limit does. Of a pool that was not seen it is not known that it can be used up.
+func (s *station) utilisation(rate float64) Interval {
+	u := s.demand.Utilisation(rate*s.share, s.parallel)
+	if rate*s.share > s.demand.Greatest {
+		u.Low = min(u.Low, (1-bend)*s.demand.Cores(rate*s.share).Low/s.parallel)
+	}
+	if p := s.pool; p != nil && (!p.seen || p.fixed < 1) {
+		u.Value = min(u.Value, 1-1.0/heldLoads)
+	}
+	return u
+}
+
+// estimate adds what it makes requests wait: of a pool that may be none, as much of the queue as is known of that there is one.
+func (s *station) estimate(w *waiting, rate float64, u Interval) {
+	switch p := s.pool; {
+	case p == nil:
+		alone := s.withoutBusy().demand.Utilisation(rate*s.share, s.parallel).Value
+		w.add(s, u.Value, s.arrivals.Value, s.host.slowdown(rate), s.held(alone, s.idle(), 1, s.arrivals.Value))
+	case p.fixed < 1:
+		w.pool = w.pool.longest(s.held(u.Value, 1, 1, s.arrivals.Value).times(p.fixed))
+	default:
+		w.add(s, u.Value, s.arrivals.Value, 1, s.held(u.Value, 1, 1, s.arrivals.Value))
+	}
+}
+
+// least adds what it makes requests wait at least: of a pool that may be none, nothing.
+func (s *station) least(w *waiting, _ float64, u Interval) {
+	switch p := s.pool; {
+	case p == nil:
+		w.add(s, u.Low, s.arrivals.Low, 1, s.held(u.Low, 1, 1, s.arrivals.Low))
+	case p.fixed == 1:
+		used := min(u.Low*p.holds.Low, u.Value)
+		w.add(s, used, s.arrivals.Low, 1, s.held(used, 1, p.holds.Low, s.arrivals.Low))
+	}
+}
+
+// most adds what it makes requests wait at most.
+func (s *station) most(w *waiting, rate float64, u Interval) {
+	if p := s.pool; p != nil {
+		used := *u.High * *p.holds.High
+		w.add(s, used, *s.arrivals.High, 1, s.held(used, 1, *p.holds.High, *s.arrivals.High))
+		return
+	}
+	line := s.withoutBusy()
+	w.add(line, *u.High, *s.arrivals.High, s.host.slowdown(rate), line.held(*u.High, 1, 1, *s.arrivals.High))
 }
 
 // mayHold is whether quotas or pools may hold a request in a hundred back at a rate.
 func mayHold(stations []station, rate float64) bool {
-	_, _, high := waits(stations, rate)
+	high := waits(stations, rate, (*station).most)
 	return high.pool.longest(high.quota)[durations-1] > 0
 }
 
@@ -510,7 +545,7 @@ func fitQueues(all []entryObserved, stations []station) (*queues, error) {
 	q := make([]waiting, 0, len(all))
 	kept := make([]entryObserved, 0, len(all))
 	for _, o := range all {
-		if value, _, _ := waits(stations, o.rate); !value.endless() {
+		if value := waits(stations, o.rate, (*station).estimate); !value.endless() {
 			q, kept = append(q, value), append(kept, o)
 		}
 	}
@@ -581,10 +616,11 @@ func positive(mean, deviation float64) float64 {
 // at is the durations at a rate. saturated is that the queue has no end there; the interval has no upper bound where that
 // may be.
 func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latencies, saturated bool) {
-	value, low, high := waits(stations, rate)
+	value := waits(stations, rate, (*station).estimate)
 	if value.endless() {
 		return nil, true
 	}
+	low, high := waits(stations, rate, (*station).least), waits(stations, rate, (*station).most)
 	l = &Latencies{}
 	for d, into := range l.each() {
 		into.Value = max(f.value(d, &value), 0)

@@ -130,14 +130,8 @@ func (p *connectionsPast) station() *station {
 	if err != nil || !p.oneAtATime() {
 		return nil
 	}
-	var rate, busy, over, spread float64
-	for i := range p.all {
-		o := &p.all[i]
-		rate, busy, over, spread = rate+o.rate, busy+o.Busy, over+o.Rate, spread+o.Rate*o.Spread
-	}
-	takes := busy / over
-	spread /= over
-	if over > rate*poolVisits || rate > over*poolVisits || !(takes > 0) || !(spread >= 0) || math.IsInf(spread, 0) {
+	takes, spread, ok := p.takes()
+	if !ok {
 		return nil
 	}
 	s := &station{demand: &d, parallel: p.Open, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(p.Open, spread),
@@ -149,46 +143,31 @@ func (p *connectionsPast) station() *station {
 	return s
 }
 
+// takes is how long a request over the connections takes, in seconds, and its spread as a share of that. ok is false where that is
+// not known, or one request at the entries does not make one over the connections, give or take poolVisits.
+func (p *connectionsPast) takes() (seconds, spread float64, ok bool) {
+	var rate, over float64
+	for i := range p.all {
+		o := &p.all[i]
+		rate, over, spread = rate+o.rate, over+o.Rate, spread+o.Rate*o.Spread
+	}
+	spread /= over
+	seconds = takes(p.all)
+	return seconds, spread, over <= rate*poolVisits && rate <= over*poolVisits && seconds > 0 && spread >= 0 && !math.IsInf(spread, 0)
+}
+
 // wasWaitedFor finds holds and seen, by least squares of what the client waited in the past less what it would for the
-// pool. It is false where the client waited less than for a pool. Stretches count by their requests, and less the fuller
-// the pool was: waits, and for how long they are alike, grow with the load, so that by chance the mean of one varies by as
-// much as 1 / (1 - load)². Where a few of them still have most of what the waits vary by, as those at the highest loads of
-// short stretches do, there is as little known as of so few.
+// pool. It is false where the client waited less than for a pool.
 func (s *station) wasWaitedFor(all []connectionsObserved) bool {
-	known := slices.DeleteFunc(slices.Clone(all), func(o connectionsObserved) bool { return math.IsNaN(o.took) })
+	w := waitsOver(all)
 	s.pool.holds = Interval{Value: 1, High: new(float64)}
 	*s.pool.holds.High = holdsMost
-	if len(known) < minObservations {
+	if len(w.waited) < minObservations {
 		return true
 	}
-	// Of how many requests one is over the connections is that of all stretches: in a short one, those that begin before it
-	// and end in it are many, and are not the same at both ends.
-	served, over := 0.0, 0.0
-	for i := range known {
-		served, over = served+known[i].served, over+known[i].Rate
-	}
-	loads, weights, waited := make([]float64, len(known)), make([]float64, len(known)), make([]float64, len(known))
-	for i := range known {
-		waited[i] = known[i].took*served/over - known[i].Busy/known[i].Rate
-		loads[i] = s.demand.Cores(known[i].rate).Value / s.parallel
-		free := max(1-loads[i], 1.0/heldLoads)
-		weights[i] = known[i].Requests * math.Pow(free, 4)
-	}
-	// squares is the sum of those of what is left of the waits, and of how many stretches it is.
+	load := func(i int) float64 { return s.demand.Cores(w.rates[i]).Value / s.parallel }
 	squares := func(times float64) (all, stretches float64) {
-		left, sum, weight := make([]float64, len(known)), 0.0, 0.0
-		for i := range known {
-			load := min(loads[i]*times, 1)
-			left[i] = waited[i] - s.pool.at(load)[0]*s.pool.takes*times
-			sum, weight = sum+weights[i]*left[i], weight+weights[i]
-		}
-		fourth := 0.0
-		for i, l := range left {
-			square := weights[i] * math.Pow(l-sum/weight, 2)
-			all, fourth = all+square, fourth+square*square
-		}
-		// If all vary alike, and are normally distributed, the mean fourth power is three times the square of the variance.
-		return all, min(3*all*all/max(fourth, math.SmallestNonzeroFloat64), float64(len(known)))
+		return w.squares(func(i int) float64 { return s.pool.at(min(load(i)*times, 1))[0] * s.pool.takes * times }, load)
 	}
 	none, stretches := squares(0)
 	least := none

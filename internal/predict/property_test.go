@@ -11,6 +11,7 @@ import (
 func pasts(r *rand.Rand) map[string]*History {
 	all := map[string]*History{"a tandem": watched(r, 75, 200), "a shop": shop(), "two hosts": twoHosts(),
 		"a pool":   (&pooled{connections: 4, hold: 0.02, takes: exponential}).past(r),
+		"permits":  (&pooled{connections: 4, hold: 0.02, takes: exponential}).unseen(r),
 		"replicas": (&replicated{2, r.IntN(2) == 0}).past(r)}
 	for _, hidden := range []string{"", "pool", "workers", "lock", "disk"} {
 		all["of "+hidden] = randomly(r, hidden, 0.5+r.Float64()).past(r)

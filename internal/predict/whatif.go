@@ -106,6 +106,8 @@ type Resource struct {
 	// most all.
 	arrivals Interval
 	of       float64
+	// cpus is on how many CPUs its threads could run at a time without a quota.
+	cpus float64
 	// serial is the line of the busiest thread, where that is what is used up; nil where it is not known. host is what goes on
 	// at the CPUs of its host, nil where that is not known.
 	serial *Demand
@@ -349,7 +351,7 @@ func (p *past) resource() Resource {
 	slices.SortFunc(busiest, func(a, b observed) int { return cmp.Compare(a.parallel, b.parallel) })
 	middle := busiest[len(busiest)/2]
 	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, Host: p.Host,
-		share: 1, of: p.part()}
+		share: 1, of: p.part(), cpus: p.Cores}
 	if middle.by == "left" {
 		lefts := make([]float64, len(p.all))
 		for i := range p.all {
