@@ -177,7 +177,7 @@ func TestQuotaLimits(t *testing.T) {
 	g := office()
 	g.Nodes[3].Usage.CPUQuotaCores = ptr(0.5)
 	a := g.Analyse(map[string]float64{"vm": 4})
-	if a.Bottleneck != "db" || !near(*a.SaturationRate, 125) || a.Resources[0].ParallelBy != "quota" {
+	if a.Bottleneck != "db" || !near(*a.SaturationRate, 125) || a.Resources[0].ParallelBy != "quota" || a.Resources[0].Cores != 3 {
 		t.Errorf("%v at %v by %v", a.Bottleneck, *a.SaturationRate, a.Resources[0].ParallelBy)
 	}
 }

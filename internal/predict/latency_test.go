@@ -73,7 +73,7 @@ func wantForeseen(t *testing.T, seeds uint64, rates []float64, past func(*rand.R
 			if e.Then == nil {
 				t.Fatalf("seed %d: %+v", seed, e)
 			}
-			truth := float64(*simulate(r, rate, 200_000).P99)
+			truth := float64(*simulate(r, rate, 100_000).P99)
 			errs = append(errs, math.Abs(e.Then.P99.Value/truth-1))
 			if e.Then.P99.High != nil {
 				bounded++
