@@ -92,16 +92,22 @@ type entryObserved struct {
 	left map[string]float64
 }
 
-func (h *History) addEntries(a *graph.Analysis) {
-	if h.entries == nil {
-		h.entries = map[string]*entryPast{}
-	}
+// leftOf is what others leave of the CPUs of each host, as a share of them.
+func (h *History) leftOf(a *graph.Analysis) map[string]float64 {
 	left := map[string]float64{}
 	for i := range a.Resources {
 		if r := &a.Resources[i]; r.Node == graph.CPUsOf(r.Host) && h.cores[r.Host] > 0 {
 			left[r.Host] = r.Parallel / h.cores[r.Host]
 		}
 	}
+	return left
+}
+
+func (h *History) addEntries(a *graph.Analysis) {
+	if h.entries == nil {
+		h.entries = map[string]*entryPast{}
+	}
+	left := h.leftOf(a)
 	for _, e := range a.Entries {
 		if e.Mean == nil || math.IsInf(float64(*e.P99), 0) || *e.P50 <= 0 {
 			continue
@@ -131,37 +137,42 @@ const (
 	disturbedLeast = 0.05
 )
 
-// calm are the stretches in which others took no more than usual of the CPUs of the hosts that requests of the entry reach: what
-// they do at times makes durations longer, and tells nothing of how those grow with the rate. The deviation is a robust one. All
-// are calm where less than half would be: of many hosts some are always disturbed, which is how it usually is.
-func (p *entryPast) calm() []entryObserved {
+// calm are the stretches of all in which others took no more than usual of the CPUs of the hosts of which left tells what they
+// leave: what they do at times makes durations longer, and tells nothing of how those grow with the rate. The deviation is a
+// robust one. All are calm where less than half would be: of many hosts some are always disturbed, which is how it usually is.
+func calm[T any](all []T, left func(*T) map[string]float64) []T {
 	lefts := map[string][]float64{}
-	for i := range p.all {
-		for host, left := range p.all[i].left {
+	for i := range all {
+		for host, left := range left(&all[i]) {
 			lefts[host] = append(lefts[host], left)
 		}
 	}
 	least := map[string]float64{}
-	for host, all := range lefts {
-		middle := medianOf(slices.Clone(all))
-		off := make([]float64, len(all))
-		for i, left := range all {
+	for host, of := range lefts {
+		middle := medianOf(slices.Clone(of))
+		off := make([]float64, len(of))
+		for i, left := range of {
 			off[i] = math.Abs(left - middle)
 		}
 		least[host] = middle - max(disturbed*medianOf(off)/0.6745, disturbedLeast)
 	}
-	calm := slices.DeleteFunc(slices.Clone(p.all), func(o entryObserved) bool {
-		for host, left := range o.left {
+	found := slices.DeleteFunc(slices.Clone(all), func(o T) bool {
+		for host, left := range left(&o) {
 			if left < least[host] {
 				return true
 			}
 		}
 		return false
 	})
-	if 2*len(calm) < len(p.all) {
-		return p.all
+	if 2*len(found) < len(all) {
+		return all
 	}
-	return calm
+	return found
+}
+
+// calm are the stretches in which nobody disturbed the hosts that requests of the entry reach.
+func (p *entryPast) calm() []entryObserved {
+	return calm(p.all, func(o *entryObserved) map[string]float64 { return o.left })
 }
 
 // upTo is what was known if only the stretches at rates up to most had been.

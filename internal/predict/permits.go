@@ -42,21 +42,22 @@ func waitsOver(all []connectionsObserved) (w clientWaits) {
 // of is how long they would be, in seconds; load is the share of what serves them that is busy. Stretches count by their requests,
 // and less the fuller it was: waits, and for how long they are alike, grow with the load, so that by chance the mean of one varies
 // by as much as 1 / (1 - load)². Where a few of them still have most of what the waits vary by, as those at the highest loads of
-// short stretches do, there is as little known as of so few.
-func (w *clientWaits) squares(of, load func(i int) float64) (all, stretches float64) {
+// short stretches do, there is as little known as of so few. always is the part that is always there, in seconds.
+func (w *clientWaits) squares(of, load func(i int) float64) (all, stretches, always float64) {
 	weights, left, sum, weight := make([]float64, len(w.waited)), make([]float64, len(w.waited)), 0.0, 0.0
 	for i := range w.waited {
 		weights[i] = w.requests[i] * math.Pow(max(1-load(i), 1.0/heldLoads), 4)
 		left[i] = w.waited[i] - of(i)
 		sum, weight = sum+weights[i]*left[i], weight+weights[i]
 	}
+	always = sum / weight
 	fourth := 0.0
 	for i, l := range left {
-		square := weights[i] * math.Pow(l-sum/weight, 2)
+		square := weights[i] * math.Pow(l-always, 2)
 		all, fourth = all+square, fourth+square*square
 	}
 	// If all vary alike, and are normally distributed, the mean fourth power is three times the square of the variance.
-	return all, min(3*all*all/max(fourth, math.SmallestNonzeroFloat64), float64(len(left)))
+	return all, min(3*all*all/max(fourth, math.SmallestNonzeroFloat64), float64(len(left))), always
 }
 
 // permitStations are the queues of clients that wait as for permits, no more than poolsMost. Those with a pool are left out.
@@ -88,7 +89,7 @@ func (p *connectionsPast) permits() *station {
 	if !ok {
 		return nil
 	}
-	w := waitsOver(p.all)
+	w := waitsOver(p.calm())
 	if len(w.waited) < minObservations {
 		return nil
 	}
@@ -99,23 +100,24 @@ func (p *connectionsPast) permits() *station {
 	most := slices.Max(busy)
 	first, last := math.Floor(most)+1, min(math.Ceil(permitsTried*most)+1, permitsMost)
 	best, squares := 0.0, []float64(nil)
-	var none, least, stretches float64
+	var none, least, stretches, always float64
 	// The stretches weigh by the load, which is known when the number of permits is.
 	for range 2 {
 		load := func(i int) float64 { return busy[i] / max(best, first) }
-		none, stretches = w.squares(func(int) float64 { return 0 }, load)
+		none, stretches, _ = w.squares(func(int) float64 { return 0 }, load)
 		least, squares = none, nil
 		for permits := first; permits <= last; permits++ {
-			all, of := w.squares(func(i int) float64 {
+			all, of, besides := w.squares(func(i int) float64 {
 				return takes * erlangWait(int(permits), busy[i]/permits) / permits * (1 + spread*spread) / 2
 			}, load)
 			if squares = append(squares, all); all < least {
-				best, least, stretches = permits, all, of
+				best, least, stretches, always = permits, all, of, besides
 			}
 		}
 	}
 	freedom := max(stretches-2, 1)
-	if best == 0 {
+	// Nobody waits for less than no time: what is less, by more than durations of the two ends may differ, are no waits.
+	if best == 0 || always < (1-modelOff)*takes {
 		return nil
 	}
 	// The Bayesian information criterion as the chance that there are permits, if there are any in every second client.

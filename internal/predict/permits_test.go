@@ -3,6 +3,8 @@ package predict
 import (
 	"math/rand/v2"
 	"testing"
+
+	"outsight/internal/graph"
 )
 
 // unseen is what is seen if each request to the server is over a connection of its own, so that no number of them is that of
@@ -43,6 +45,33 @@ func TestNoPermitsShow(t *testing.T) {
 	}
 	f("as many as are needed", &pooled{connections: 4, hold: 0.02, takes: exponential, more: true})
 	f("evenly", &pooled{connections: 4, hold: 0.02, takes: func(*rand.Rand) float64 { return 1 }, even: true})
+}
+
+// TestLessThanNoWaitIsNoPermits: where the client answers sooner than those whom it calls, what grows are no waits for permits.
+func TestLessThanNoWaitIsNoPermits(t *testing.T) {
+	p := &pooled{connections: 4, hold: 0.02, takes: exponential}
+	shown := func(change func(client *graph.Resource)) (of50 int) {
+		for seed := range uint64(50) {
+			all := p.watched(rand.New(rand.NewPCG(seed, 25)), 30, 60, 0.15, 0.45)
+			for _, a := range all {
+				a.Connections[0].Open = a.Connections[0].Busy
+				for i := range a.Resources {
+					if r := &a.Resources[i]; r.Node == a.Connections[0].Client {
+						change(r)
+					}
+				}
+			}
+			of50 += len(historyOf(all).permitStations(nil))
+		}
+		return of50
+	}
+	if n := shown(func(*graph.Resource) {}); n < 40 {
+		t.Errorf("permits show in %d of 50 histories", n)
+	}
+	sooner := func(r *graph.Resource) { *r.Latency -= 0.003 }
+	if n := shown(sooner); n > 0 {
+		t.Errorf("permits show in %d of 50 histories in which the client answers sooner than the server", n)
+	}
 }
 
 // What a request waits for M/M/c, as a multiple of its time over c: of one server ρ / (1 - ρ) of two 2 ρ² / (1 - ρ²).

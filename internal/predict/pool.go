@@ -55,6 +55,8 @@ type connectionsObserved struct {
 	// inside is how many requests are in the client on average, and waiting how many of them neither run nor wait for a CPU or
 	// for those whom it calls; NaN where that is not known. used is its utilisation.
 	inside, waiting, used float64
+	// left is what others leave of the CPUs of the client's host and of the server's, as a share of them.
+	left map[string]float64
 }
 
 func (h *History) addConnections(a *graph.Analysis) {
@@ -62,7 +64,9 @@ func (h *History) addConnections(a *graph.Analysis) {
 		h.connections = map[[2]string]*connectionsPast{}
 	}
 	clients, called, utilised := map[string]*graph.Resource{}, map[string]float64{}, map[string]float64{}
+	left, hosts := h.leftOf(a), map[string]string{}
 	for i := range a.Resources {
+		hosts[a.Resources[i].Node] = a.Resources[i].Host
 		if r := &a.Resources[i]; r.Parallel > 0 {
 			utilised[r.Node] = r.CPUCores / r.Parallel
 		}
@@ -85,7 +89,12 @@ func (h *History) addConnections(a *graph.Analysis) {
 		}
 		p.Connections = c
 		o := connectionsObserved{rate: a.ArrivalRate, Connections: c, served: math.NaN(), took: math.NaN(),
-			inside: math.NaN(), waiting: math.NaN()}
+			inside: math.NaN(), waiting: math.NaN(), left: map[string]float64{}}
+		for _, node := range []string{c.Client, c.Server} {
+			if share, ok := left[hosts[node]]; ok {
+				o.left[hosts[node]] = share
+			}
+		}
 		if r := clients[c.Client]; r != nil {
 			// With CPU time that is not for requests, which stays in it, waits would seem to be shorter at low rates.
 			o.served, o.inside, o.used = *r.ArrivalRate, float64(*r.Latency)**r.ArrivalRate, utilised[r.Node]
@@ -97,6 +106,11 @@ func (h *History) addConnections(a *graph.Analysis) {
 		}
 		p.all = append(p.all, o)
 	}
+}
+
+// calm are the stretches in which nobody disturbed the hosts of both ends.
+func (p *connectionsPast) calm() []connectionsObserved {
+	return calm(p.all, func(o *connectionsObserved) map[string]float64 { return o.left })
 }
 
 // busy is how many connections are under way, over the rate at the entries.
@@ -167,7 +181,8 @@ func (s *station) wasWaitedFor(all []connectionsObserved) bool {
 	}
 	load := func(i int) float64 { return s.demand.Cores(w.rates[i]).Value / s.parallel }
 	squares := func(times float64) (all, stretches float64) {
-		return w.squares(func(i int) float64 { return s.pool.at(min(load(i)*times, 1))[0] * s.pool.takes * times }, load)
+		all, stretches, _ = w.squares(func(i int) float64 { return s.pool.at(min(load(i)*times, 1))[0] * s.pool.takes * times }, load)
+		return all, stretches
 	}
 	none, stretches := squares(0)
 	least := none
