@@ -264,8 +264,12 @@ static long read_group(u32 number, struct read_request *request)
 	}
 	if (is_of(unified, w->ids[CONTROLLER_UNIFIED])) {
 		read_pressure(f, unified, request->details);
-		if (!is_of(unified, w->ids[CONTROLLER_UNIFIED]))
+		if (!is_of(unified, w->ids[CONTROLLER_UNIFIED])) {
 			f->known &= ~(FIGURE_PRESSURE | FIGURE_PRESSURE_NOW);
+			/* The slot is another group's by now, whose sum may be less. */
+			for (int i = 0; i < PRESSURES; i++)
+				f->pressure_ns[i] = 0;
+		}
 	}
 	barrier();
 	f->head = generation;

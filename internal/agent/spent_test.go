@@ -134,10 +134,16 @@ func TestSpendingIsTheThreads(t *testing.T) {
 
 // On this host the parts that are stored add up to what is stored as the whole, and those with work to do have some.
 func TestCostsOnThisHostAddUp(t *testing.T) {
-	snapshots := make(chan *model.Snapshot, 100)
+	type reading struct {
+		budget *model.BudgetSample
+		frame  *frame.Frame
+	}
+	readings := make(chan reading, 100)
 	answers := &Answers{}
 	host, err := Open(HostOptions{Flight: time.Minute, Answers: answers,
-		Options: Options{Budget: 0.99, whenRead: func(s *model.Snapshot) { snapshots <- s }}})
+		Options: Options{Budget: 0.99, whenRead: func(s *model.Snapshot) {
+			readings <- reading{s.Self.Budget, frame.Of(s)} // the agent goes on with the snapshot's memory
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,21 +159,21 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 	}()
 	server := listenLocal(t)
 	serve(t, server, answers.Measure(otlp.Handler(host.Frame)))
-	var s *model.Snapshot
+	var s reading
 	for limit := time.After(testPatience); ; {
 		select {
-		case s = <-snapshots:
+		case s = <-readings:
 		case <-limit:
 			t.Fatalf("no costs after %v", testPatience)
 		}
 		get(t, "http://"+server.Addr().String()+"/metrics")
-		if b := s.Self.Budget; b != nil && spentBy(t, b, "serving") > 0 && spentBy(t, b, "export") > 0 {
+		if b := s.budget; b != nil && spentBy(t, b, "serving") > 0 && spentBy(t, b, "export") > 0 {
 			break
 		}
 	}
 	whole, parts, rows := 0.0, 0.0, 0
 	names := map[string]bool{}
-	for _, m := range otlp.FromFrame(frame.Of(s), otlp.SeriesOptions{}) {
+	for _, m := range otlp.FromFrame(s.frame, otlp.SeriesOptions{}) {
 		switch m.Name {
 		case otlp.CostRatio:
 			whole += m.Value
@@ -193,7 +199,7 @@ func TestCostsOnThisHostAddUp(t *testing.T) {
 		}
 	}
 	for _, part := range []string{"groups", "connections", "files", "containers"} {
-		if spentBy(t, s.Self.Budget, part) <= 0 {
+		if spentBy(t, s.budget, part) <= 0 {
 			t.Errorf("%s took nothing", part)
 		}
 	}

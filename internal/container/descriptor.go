@@ -214,7 +214,7 @@ func (b *textBuffer) readBeginning(fd int, name string, most int) ([]byte, error
 		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
-		// The kernel hands over a page (of seq_file), or what there is.
+		// The kernel hands over a page at a time (seq_file): less than half of one is the end of the file.
 		if length += n; n < leastPage/2 || length == most {
 			return (*b)[:bytes.LastIndexByte((*b)[:length], '\n')+1], nil
 		}

@@ -159,15 +159,18 @@ func figureComparison[V comparable](f *Files, g *groupFiles, which figure, of fu
 			return err == nil && hasFigure(before, which) && hasFigure(after, which) && of(before) == said && of(after) == said
 		},
 		func() {
-			_, _, found := compare(func() (v V, ok bool) {
+			kernel, read, found := compare(func() (v V, ok bool) {
 				var figures model.GroupFigures
 				if !f.readAnew(g.kernel.slot, &figures) || !hasFigure(&figures, which) {
 					return v, false
 				}
 				return of(&figures), true
 			}, file, judge)
-			if found != undecided {
+			switch {
+			case found != undecided:
 				f.note(g, which, found == agrees)
+			case judge(kernel, read) == undecided:
+				g.kernel.disagreements[which] = 0 // it may be right
 			}
 		}}
 }

@@ -222,25 +222,43 @@ func (n *network) isQuiet(f *Files, netns uint32) bool {
 }
 
 // readFarEnds asks for the other ends of the containers' interfaces, before any of these is read: what is counted meanwhile
-// is seen in the next turn.
+// is seen in the next turn. Where no interface has its other end here, it asks only when a namespace is looked at for that.
 func (f *Files) readFarEnds() {
 	if f.ends == nil && f.turn == 1 {
 		f.ends, _ = netns.NewFarEnds() // without them interfaces are looked at as often as their traffic tells
 	}
-	f.endsRead = f.ends != nil && len(f.networks) > 0 && f.ends.Read() == nil
+	f.endsRead = false
+	if f.ends == nil {
+		return
+	}
+	for namespace, n := range f.networks {
+		if n.farEnds || n.looksForEnds(f.turn, namespace) {
+			if f.turn%stackEvery == 0 {
+				f.ends.ListAgain() // an interface may have been moved
+			}
+			f.endsRead = f.ends.Read() == nil
+			return
+		}
+	}
+}
+
+// looksForEnds reports whether it is asked in this turn which number the namespace has: a namespace that ended may have had
+// the same inode.
+func (n *network) looksForEnds(turn uint64, namespace uint32) bool {
+	return !n.askedEnds || (turn+uint64(namespace))%stackEvery == 0
 }
 
 // noteFarEnd takes note of what the other ends of a namespace's interfaces said when they were read. It is used only where
 // each of them has one here.
-func (f *Files) noteFarEnd(n *network, process int, netns uint32, interfaces int) {
+func (f *Files) noteFarEnd(n *network, process int, namespace uint32, interfaces int) {
 	before := n.farEnds
 	if n.farEnds = false; !f.endsRead {
 		return
 	}
-	if !before {
-		if n.askedEnds && (f.turn+uint64(netns))%stackEvery != 0 {
-			return
-		}
+	switch looks := n.looksForEnds(f.turn, namespace); {
+	case !looks && !before:
+		return
+	case looks:
 		n.askedEnds = true
 		fd, err := openat(process, nsNet)
 		if err != nil {

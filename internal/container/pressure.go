@@ -54,8 +54,9 @@ func (f *Files) readPressure(c *model.Container, g *groupFiles) error {
 			return g.keep(pressureNumbers, err)
 		}
 		last := file.of(all)
+		p = grown(*last, p)
 		g.pressure[i].note(p == *last)
-		*last = grown(*last, p)
+		*last = p
 	}
 	if !all.CPU.Known && !all.Memory.Known && !all.IO.Known {
 		return g.keep(pressureNumbers, errAbsent)

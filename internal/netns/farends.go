@@ -67,6 +67,9 @@ const (
 	comparedCounters = 8
 )
 
+// ListAgain has the next Read list the links, also where there are no others: an interface's other end may be elsewhere now.
+func (f *FarEnds) ListAgain() { f.all = linkSet{} }
+
 // Read asks for all interfaces of this namespace.
 func (f *FarEnds) Read() error {
 	if err := f.readSums(); err != nil {

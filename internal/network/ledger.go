@@ -422,7 +422,10 @@ func (t *total) countingPeer() model.Peer {
 func (g *ledger) sum(present map[string]bool) []model.Edge {
 	g.addUp()
 	shown := g.inOrder(present)
-	edges := slices.Grow(g.spare[:0], len(shown))
+	edges := g.spare[:0]
+	if edges == nil || cap(edges) > 2*len(shown)+keptSightings {
+		edges = make([]model.Edge, 0, len(shown)) // the first, or there were many more
+	}
 	for _, t := range shown {
 		edges = append(edges, model.Edge{
 			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
@@ -430,6 +433,7 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 			Endpoints: t.endpoints, Paired: t.paired, Connections: t.connections, PacketSamples: t.samples,
 		})
 	}
+	clear(edges[len(edges):cap(edges)]) // what ended is not kept
 	g.answer, g.spare = edges, g.answer
 	return edges
 }

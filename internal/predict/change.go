@@ -88,7 +88,10 @@ func (c *change) move(r *Resource, to string) {
 	c.add(to, 1, 1, r)
 	r.MovedFrom, r.Host = r.Host, to
 	if r.ParallelBy == "cores" {
-		r.Parallel = c.cores[to]
+		r.Parallel, r.cpus = c.cores[to], c.cores[to]
+	}
+	if there := c.cores[to]; there > 0 {
+		r.cpus = min(r.cpus, there)
 	}
 }
 

@@ -19,8 +19,13 @@ const (
 	heldLoads = 64
 	// quotaPeriods is for how many periods of a quota, and quotaRequests for how many requests at least.
 	quotaPeriods, quotaRequests = 1000, 40_000
-	// slicesRequests is how many requests come to one whose slices are simulated.
-	slicesRequests = 100_000
+	// slicesRequests is how many requests come to one whose slices are simulated, slicesLeast how many at least where each takes
+	// many ticks: as many ticks, which take as long to simulate as requests.
+	slicesRequests, slicesLeast = 100_000, 5000
+	// heldSeldom is the share of periods from which on it counts that more comes than the quota: p99 has a hundredth of requests.
+	heldSeldom = 1e-4
+	// heldCasesMost bounds how many cases are kept, of some 200 bytes.
+	heldCasesMost = 50_000
 	// quotaFluid is from how many requests in a period on their work comes in quotaParts equal parts, whose sum alone
 	// is by chance.
 	quotaFluid, quotaParts = 64, 32
@@ -68,14 +73,18 @@ type heldCase struct {
 	load int
 }
 
-// heldCases are simulated when they are first asked for.
-var heldCases sync.Map // of heldCase to held
+// heldCases are simulated when they are first asked for, each once at a time.
+var heldCases = struct {
+	mu  sync.Mutex
+	all map[heldCase]func() held
+}{all: map[heldCase]func() held{}}
 
 // quotaLoad is what comes to a quota.
 type quotaLoad struct {
 	// room is how many requests' work the quota has room for in a period, above 0, of those that follow each other; load is the
-	// share of that which comes, and idle how many times as much one takes that finds none there.
-	room, load, idle float64
+	// share of that which comes, and idle how many times as much one takes that finds none there. even is the share of the quota
+	// that is used, where its work is not handed out in slices.
+	room, load, idle, even float64
 	// cores is the quota, cpus on how many CPUs threads run, arrivals the squared variation of the times between requests.
 	cores, cpus, arrivals float64
 }
@@ -89,9 +98,10 @@ func (q quotaLoad) held() (all held) {
 		if step >= math.Log2(quotaLeast)*quotaSteps && step <= math.Log2(quotaFluid)*quotaSteps {
 			h.cpus = int(min(max(math.Round(q.cpus), 1), cpusMost))
 			h.cores = int(math.Round(math.Log2(q.cores) * coresSteps))
-			h.idle = int(math.Round((min(q.idle, idleMost) - 1) * idleSteps))
+			h.idle = int(math.Round((q.idle - 1) * idleSteps))
+			return h.at(q.load)
 		}
-		return h.at(q.load)
+		return h.at(q.even)
 	}
 	low, high := of(step), of(step+1)
 	for d := range all {
@@ -143,12 +153,17 @@ func (c heldCase) get() held {
 	if c.load == 0 {
 		return held{}
 	}
-	if h, ok := heldCases.Load(c); ok {
-		return h.(held)
+	heldCases.mu.Lock()
+	simulate, ok := heldCases.all[c]
+	if !ok {
+		if len(heldCases.all) >= heldCasesMost {
+			clear(heldCases.all)
+		}
+		simulate = sync.OnceValue(c.simulate)
+		heldCases.all[c] = simulate
 	}
-	h := c.simulate()
-	heldCases.Store(c, h)
-	return h
+	heldCases.mu.Unlock()
+	return simulate()
 }
 
 // simulate lets requests come, the first of which is served first.
@@ -167,12 +182,18 @@ func (c heldCase) simulate() held {
 // without a quota.
 func (h holder) slices(load float64, random *rand.Rand) held {
 	room, cores := math.Exp2(float64(h.size)/quotaSteps), math.Exp2(float64(h.cores)/coresSteps)
-	comes, gap, at := make([]float64, slicesRequests), h.gaps(random), 0.0
+	idle := 1 + float64(h.idle)/idleSteps
+	// All but one CPU may have a slice that they do not use.
+	if most := math.Floor(room * (1 - float64(h.cpus-1)*bandwidthSlice/cores) / idle); most >= 0 &&
+		(distuv.Poisson{Lambda: room * load}).Survival(most) < heldSeldom {
+		return held{}
+	}
+	ticks := max(cores/room/bandwidthTick, 1) // of a request
+	comes, gap, at := make([]float64, max(int(slicesRequests/ticks), slicesLeast)), h.gaps(random), 0.0
 	for i := range comes {
 		at += gap() / (room * load)
 		comes[i] = at
 	}
-	idle := 1 + float64(h.idle)/idleSteps
 	limited := bandwidth{cores: cores, cpus: make([]bandwidthCPU, h.cpus)}
 	ends := limited.ends(comes, cores/room, idle)
 	free := make([]float64, h.cpus) // when each CPU is, without a quota

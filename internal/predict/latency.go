@@ -374,9 +374,14 @@ func (s *station) withoutBusy() *station {
 }
 
 // held is for how long, in seconds, its quota or its pool holds requests back if it is utilised so. Connections of the pool
-// are taken holds times as long as requests take over them. Utilised is by requests that each take idle times as much of a quota as
-// those that follow each other.
-func (s *station) held(utilisation, idle, holds, arrivals float64) held {
+// are taken holds times as long as requests take over them.
+func (s *station) held(utilisation, holds, arrivals float64) held {
+	return s.heldFor(utilisation, utilisation, 1, holds, arrivals)
+}
+
+// heldFor is held where it would be utilised by alone if each request took idle times as much of a quota as those that follow each
+// other.
+func (s *station) heldFor(utilisation, alone, idle, holds, arrivals float64) held {
 	if s.pool != nil {
 		return s.pool.at(utilisation).times(s.pool.takes * holds)
 	}
@@ -385,14 +390,16 @@ func (s *station) held(utilisation, idle, holds, arrivals float64) held {
 	if !s.quota || busy.PerRequest <= 0 || left <= 0 {
 		return held{}
 	}
+	share := func(utilisation float64) float64 { return 1 - (1-utilisation)*s.parallel/left }
 	return quotaLoad{room: left * quotaPeriod / busy.PerRequest * s.of, // of its own requests
-		load: (1 - (1-utilisation)*s.parallel/left) / idle, idle: idle, cores: left, cpus: s.cpus, arrivals: arrivals}.held().times(quotaPeriod)
+		even: share(utilisation), load: share(alone) / idle, idle: idle, cores: left, cpus: s.cpus,
+		arrivals: arrivals}.held().times(quotaPeriod)
 }
 
 // idle is how many times as much a request takes that finds none there.
 func (s *station) idle() float64 {
 	if busy := s.demand.whenBusy().PerRequest; busy > 0 {
-		return max(s.demand.PerRequest/busy, 1)
+		return min(max(s.demand.PerRequest/busy, 1), idleMost)
 	}
 	return 1
 }
@@ -496,11 +503,11 @@ func (s *station) estimate(w *waiting, rate float64, u Interval) {
 	switch p := s.pool; {
 	case p == nil:
 		alone := s.withoutBusy().demand.Utilisation(rate*s.share, s.parallel).Value
-		w.add(s, u.Value, s.arrivals.Value, s.host.slowdown(rate), s.held(alone, s.idle(), 1, s.arrivals.Value))
+		w.add(s, u.Value, s.arrivals.Value, s.host.slowdown(rate), s.heldFor(u.Value, alone, s.idle(), 1, s.arrivals.Value))
 	case p.fixed < 1:
-		w.pool = w.pool.longest(s.held(u.Value, 1, 1, s.arrivals.Value).times(p.fixed))
+		w.pool = w.pool.longest(s.held(u.Value, 1, s.arrivals.Value).times(p.fixed))
 	default:
-		w.add(s, u.Value, s.arrivals.Value, 1, s.held(u.Value, 1, 1, s.arrivals.Value))
+		w.add(s, u.Value, s.arrivals.Value, 1, s.held(u.Value, 1, s.arrivals.Value))
 	}
 }
 
@@ -508,10 +515,10 @@ func (s *station) estimate(w *waiting, rate float64, u Interval) {
 func (s *station) least(w *waiting, _ float64, u Interval) {
 	switch p := s.pool; {
 	case p == nil:
-		w.add(s, u.Low, s.arrivals.Low, 1, s.held(u.Low, 1, 1, s.arrivals.Low))
+		w.add(s, u.Low, s.arrivals.Low, 1, s.held(u.Low, 1, s.arrivals.Low))
 	case p.fixed == 1:
 		used := min(u.Low*p.holds.Low, u.Value)
-		w.add(s, used, s.arrivals.Low, 1, s.held(used, 1, p.holds.Low, s.arrivals.Low))
+		w.add(s, used, s.arrivals.Low, 1, s.held(used, p.holds.Low, s.arrivals.Low))
 	}
 }
 
@@ -519,11 +526,11 @@ func (s *station) least(w *waiting, _ float64, u Interval) {
 func (s *station) most(w *waiting, rate float64, u Interval) {
 	if p := s.pool; p != nil {
 		used := *u.High * *p.holds.High
-		w.add(s, used, *s.arrivals.High, 1, s.held(used, 1, *p.holds.High, *s.arrivals.High))
+		w.add(s, used, *s.arrivals.High, 1, s.held(used, *p.holds.High, *s.arrivals.High))
 		return
 	}
 	line := s.withoutBusy()
-	w.add(line, *u.High, *s.arrivals.High, s.host.slowdown(rate), line.held(*u.High, 1, 1, *s.arrivals.High))
+	w.add(line, *u.High, *s.arrivals.High, s.host.slowdown(rate), line.held(*u.High, 1, *s.arrivals.High))
 }
 
 // mayHold is whether quotas or pools may hold a request in a hundred back at a rate.

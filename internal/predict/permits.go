@@ -71,7 +71,8 @@ func (h *History) permitStations(pools []station) (all []station) {
 		}
 	}
 	slices.SortFunc(all, func(a, b station) int {
-		return cmp.Or(cmp.Compare(a.pool.client, b.pool.client), cmp.Compare(a.pool.server, b.pool.server))
+		return cmp.Or(cmp.Compare(b.pool.fixed, a.pool.fixed), cmp.Compare(a.pool.client, b.pool.client),
+			cmp.Compare(a.pool.server, b.pool.server))
 	})
 	return all[:min(len(all), poolsMost)]
 }

@@ -21,7 +21,7 @@ type poolQueue struct {
 	// does.
 	seen bool
 	// fixed is how well it is known that there would be no more connections when they are needed: from 0 to 1, which is that
-	// it is known (connectionsPast.fixed).
+	// it is known: connectionsPast.fixed of connections, and of permits the chance that there are any (connectionsPast.permits).
 	fixed float64
 }
 

@@ -184,6 +184,8 @@ type observed struct {
 	Observation
 	parallel float64
 	by       string
+	// cpus is on how many its threads could run without a quota.
+	cpus float64
 	// polling is the part of Cores of what looks for something now and then.
 	polling float64
 	// own is the rate of its own requests, 0 where it is not known.
@@ -227,7 +229,7 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 		if r.ArrivalRate != nil {
 			own = *r.ArrivalRate
 		}
-		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy, r.PollingCores, own, asked})
+		p.all = append(p.all, observed{Observation{a.ArrivalRate, r.CPUCores}, r.Parallel, r.ParallelBy, r.Cores, r.PollingCores, own, asked})
 	}
 	h.addPower(used, watts)
 }
@@ -351,7 +353,7 @@ func (p *past) resource() Resource {
 	slices.SortFunc(busiest, func(a, b observed) int { return cmp.Compare(a.parallel, b.parallel) })
 	middle := busiest[len(busiest)/2]
 	r := Resource{Node: p.Node, Name: p.Name, Parallel: middle.parallel, ParallelBy: middle.by, Host: p.Host,
-		share: 1, of: p.part(), cpus: p.Cores}
+		share: 1, of: p.part(), cpus: middle.cpus}
 	if middle.by == "left" {
 		lefts := make([]float64, len(p.all))
 		for i := range p.all {

@@ -128,6 +128,8 @@ type MappedHistograms struct {
 	Histograms
 	// mapped are by the index of the first of histograms that are read together.
 	mapped map[int]*mappedHistograms
+	// bytes are mapped.
+	bytes int
 	// reading is the number of the present one.
 	reading uint64
 }
@@ -140,8 +142,9 @@ type mappedHistograms struct {
 }
 
 const (
-	// mostMapped bounds the memory that counts as this process's: 20 KiB for two histograms, with pages of 4 KiB.
-	mostMapped = 256
+	// mostMapped bounds the bytes that are mapped, which count as this process's memory: those of 256 groups on two CPUs, of two
+	// histograms each, with pages of 4 KiB.
+	mostMapped = 256 * 20 << 10
 	// mappingKept is for how many readings pages stay mapped that are not read.
 	mappingKept = 60
 )
@@ -158,6 +161,7 @@ func (m *MappedHistograms) Begin() {
 	}
 	for index, one := range m.mapped {
 		if m.reading-one.read > mappingKept {
+			m.bytes -= len(one.pages)
 			_ = unix.Munmap(one.pages) // it is a mapping
 			delete(m.mapped, index)
 		}
@@ -167,6 +171,7 @@ func (m *MappedHistograms) Begin() {
 // Close unmaps all pages. Other methods map anew.
 func (m *MappedHistograms) Close() (err error) {
 	for index, one := range m.mapped {
+		m.bytes -= len(one.pages)
 		err = errors.Join(err, unix.Munmap(one.pages))
 		delete(m.mapped, index)
 	}
@@ -186,12 +191,15 @@ func (m *MappedHistograms) cells(index, count int) [][HistogramCells]uint64 {
 }
 
 func (m *MappedHistograms) mapPages(index, count int) *mappedHistograms {
-	if len(m.mapped) >= mostMapped || m.mapped[index] != nil || index+count > int(m.Cells.MaxEntries()) {
+	if m.mapped[index] != nil || index+count > int(m.Cells.MaxEntries()) {
 		return nil
 	}
 	const size = int(unsafe.Sizeof(kernelHistogram{}))
 	page := os.Getpagesize()
 	begin, end := index*size/page*page, ((index+count)*size+page-1)/page*page
+	if m.bytes+end-begin > mostMapped {
+		return nil
+	}
 	pages, err := unix.Mmap(m.Cells.FD(), int64(begin), end-begin, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil
@@ -199,6 +207,7 @@ func (m *MappedHistograms) mapPages(index, count int) *mappedHistograms {
 	first := unsafe.Pointer(&pages[index*size-begin])
 	one := &mappedHistograms{cells: unsafe.Slice((*[HistogramCells]uint64)(first), count), pages: pages}
 	m.mapped[index] = one
+	m.bytes += len(pages)
 	return one
 }
 
@@ -206,6 +215,10 @@ func (m *MappedHistograms) mapPages(index, count int) *mappedHistograms {
 // hold, has changed. An answer is not changed until the call after the next one with another version.
 func (c *CachedHistogram) ReadMapped(from *MappedHistograms, index, count int, version, sumNS uint64) *model.Histogram {
 	if c.histogram != nil && c.version == version {
+		return c.histogram
+	}
+	if version == 0 {
+		c.version, c.histogram = 0, &model.Histogram{SumNS: sumNS}
 		return c.histogram
 	}
 	cells := from.cells(index, count)

@@ -225,6 +225,9 @@ func (p *Net) findOpenSockets(k *host.Kernel, spec *ebpf.CollectionSpec, objects
 	return nil
 }
 
+// keptAnswers is for how many edges more than there are memory is kept.
+const keptAnswers = 1024
+
 // ReadEdges reads the counters of all edges. Replies that have been silent for a second are
 // counted first, without waiting for the connection's next request. The answer is the caller's until the reading after
 // the next one.
@@ -245,6 +248,9 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	r.packets.samples.take(r.packets.edges.Entries)
 	ahead := host.WallClockAhead()
 	all := r.spare[:0]
+	if before := int(r.used.Load()); all == nil || cap(all) > 2*before+keptAnswers {
+		all = make([]model.KernelEdge, 0, before+8) // the first, or there were many more
+	}
 	for index := range r.inUse() {
 		k := r.read(index, now)
 		k.Endpoints = endpoints[index]
@@ -258,6 +264,7 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 		}
 		all = append(all, k)
 	}
+	clear(all[len(all):cap(all)]) // what ended is not kept
 	r.answer, r.spare = all, r.answer
 	proxyError := r.proxies.follow(now, all, r.edges.Entries)
 	r.used.Store(used)
