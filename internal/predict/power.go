@@ -24,6 +24,7 @@ var (
 	errNoMeter     = errors.New("no meter tells its power")
 	errFewPowers   = errors.New("there are too few stretches of time in which a meter told its power")
 	errSteadyPower = errors.New("its CPU time hardly changed, so that it is not known what of its power depends on it")
+	errOtherPower  = errors.New("its power was no more where its CPUs gave more, so that it depends on something else")
 	errNoCores     = errors.New("it is not known how much CPU time it gives then")
 )
 
@@ -91,6 +92,8 @@ func (h *History) powerOf(host string, cpus *Resource, p *Prediction, down bool)
 		err = errFewPowers
 	case errors.Is(err, ErrSteady):
 		err = errSteadyPower
+	case err == nil && line.PerRequest <= 0:
+		err = errOtherPower
 	case err == nil && !down && (cpus == nil || cpus.demand == nil || cpus.then == nil):
 		err = errNoCores
 	}

@@ -93,4 +93,15 @@ func TestPowerIsNotKnown(t *testing.T) {
 	if p, err = steady.Predict(Scenario{Times: 2}); err != nil || p.Watts != nil || !strings.Contains(p.Power[0].Unknown, "hardly changed") {
 		t.Errorf("steady: %+v, %v", p.Power, err)
 	}
+	var other History // less where its CPUs give more: something else takes most of it
+	for i := range 30 {
+		used := 0.5 + 0.1*float64(i)
+		other.Add(&graph.Analysis{ArrivalRate: 100 * used, Resources: []graph.Resource{
+			{Node: "cpus/a", Name: "CPUs of a", Host: "a", CPUCores: used, Parallel: 4, ParallelBy: "left"},
+		}}, map[string]float64{"a": 4}, map[string]float64{"a": 50 - used})
+	}
+	if p, err = other.Predict(Scenario{Times: 2}); err != nil || p.Watts != nil || p.Power[0].WattsPerCore != nil ||
+		!strings.Contains(p.Power[0].Unknown, "something else") {
+		t.Errorf("power that falls: %+v, %v", p.Power, err)
+	}
 }
