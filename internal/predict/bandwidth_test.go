@@ -3,6 +3,7 @@ package predict
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -65,5 +66,102 @@ func BenchmarkHeldByQuota(b *testing.B) {
 	c := heldCase{holder{size: 3 * quotaSteps, cpus: 2, cores: -2 * coresSteps, idle: idleSteps / 4}, heldLoads * 3 / 4}
 	for b.Loop() {
 		c.simulate()
+	}
+}
+
+// stepped is what bandwidth.ends is, in whole quarters of a millisecond and one after the other: 400 are a period, 20 a slice, of
+// which 4 are kept, and 16 a tick.
+func stepped(comes []int, work, alone, quota, cpus int) (ends []int) {
+	const period, slice, kept, tick = 400, 20, 4, 16
+	type cpu struct {
+		request, work, local int
+		held                 bool
+	}
+	all := make([]cpu, cpus)
+	for i := range all {
+		all[i].request = -1
+	}
+	ends = make([]int, len(comes))
+	left, next, done := quota, 0, 0
+	var queue []int
+	give := func(c *cpu) {
+		if c.local <= 0 {
+			got := min(left, slice-c.local)
+			left, c.local = left-got, c.local+got
+		}
+		c.held = c.local <= 0
+	}
+	for now := 0; done < len(comes); now++ {
+		if now%period == 0 {
+			left = quota
+			for i := range all {
+				if all[i].held {
+					give(&all[i])
+				}
+			}
+		}
+		for i := range all {
+			c := &all[i]
+			if c.request < 0 || c.held {
+				continue
+			}
+			if c.work > 0 {
+				if c.local <= 0 && now%tick == 0 {
+					give(c)
+				}
+				continue
+			}
+			ends[c.request], done = now, done+1
+			if len(queue) > 0 {
+				c.request, c.work, queue = queue[0], work, queue[1:]
+				give(c)
+				continue
+			}
+			c.request = -1
+			if c.local > kept {
+				left, c.local = left+c.local-kept, kept
+			}
+		}
+		for ; next < len(comes) && comes[next] == now; next++ {
+			i := slices.IndexFunc(all, func(c cpu) bool { return c.request < 0 })
+			if i < 0 {
+				queue = append(queue, next)
+				continue
+			}
+			all[i].request, all[i].work = next, alone
+			give(&all[i])
+		}
+		for i := range all {
+			if all[i].request >= 0 && !all[i].held {
+				all[i].work, all[i].local = all[i].work-1, all[i].local-1
+			}
+		}
+	}
+	return ends
+}
+
+// TestBandwidthInSteps: whatever comes, whatever the quota and how many the CPUs, each request is done when it is if time is gone
+// through in small steps.
+func TestBandwidthInSteps(t *testing.T) {
+	const period = 400
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 31))
+		cpus, work := 1+r.IntN(4), 1+r.IntN(120)
+		quota, alone := 10+r.IntN(cpus*period), work+r.IntN(work+1)
+		mean := float64(work) * period / float64(quota) / (0.3 + 0.8*r.Float64()) // time between requests
+		comes, times, at := make([]int, 200), make([]float64, 200), 0.0
+		for i := range comes {
+			at += mean * r.ExpFloat64()
+			comes[i] = int(at)
+			times[i] = float64(comes[i]) / period
+		}
+		b := bandwidth{cores: float64(quota) / period, cpus: make([]bandwidthCPU, cpus)}
+		ends := b.ends(times, float64(work)/period, float64(alone)/float64(work))
+		for i, want := range stepped(comes, work, alone, quota, cpus) {
+			if got := ends[i] * period; math.Abs(got-float64(want)) > 1e-3 {
+				t.Fatalf("seed %d: %d CPUs, quota %d, work %d, alone %d: request %d at %d is done at %.3f, want %d", seed, cpus, quota,
+					work, alone, i, comes[i], got, want)
+			}
+		}
 	}
 }
