@@ -58,7 +58,10 @@ func (s *server) whatif(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := history.Predict(scenario)
+	p, err := history.PredictWithin(ctx, scenario)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}

@@ -1,6 +1,8 @@
 package predict
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -35,21 +37,43 @@ func entryOf(taken []float64, sum, rate float64) graph.Entry {
 	return graph.Entry{Node: "1", Name: "web", ArrivalRate: rate, Mean: &mean, P50: at(0.5), P95: at(0.95), P99: at(0.99)}
 }
 
+// quotaPast is a history of it at 15 to 45 % of its limit of 100/s.
+func quotaPast(r *rand.Rand) *History {
+	var h History
+	for range 30 {
+		rate := 15 + 30*r.Float64()
+		h.Add(&graph.Analysis{ArrivalRate: rate, Entries: []graph.Entry{quotaQueue(r, rate, int(60*rate))},
+			Resources: []graph.Resource{{Node: "1", Name: "web", Host: "a", CPUCores: 0.002*rate + 2e-3*r.NormFloat64(),
+				Parallel: 0.2, ParallelBy: "quota"}}}, map[string]float64{"a": 8}, nil)
+	}
+	return &h
+}
+
+// TestPredictionEnds: nothing is simulated for one that nobody waits for, and it is no prediction.
+func TestPredictionEnds(t *testing.T) {
+	h := quotaPast(rand.New(rand.NewPCG(1, 32)))
+	scenario := Scenario{Rate: 70, Quota: map[string]float64{"web": 0.537}} // no other test has it
+	cases := func() int {
+		heldCases.mu.Lock()
+		defer heldCases.mu.Unlock()
+		return len(heldCases.all)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := cases()
+	if p, err := h.PredictWithin(ended, scenario); p != nil || !errors.Is(err, context.Canceled) || cases() != before {
+		t.Errorf("%v, %v, %d cases were simulated", p, err, cases()-before)
+	}
+	if p, err := h.PredictWithin(t.Context(), scenario); err != nil || p.Entries[0].Then == nil || cases() == before {
+		t.Errorf("%+v, %v, %d cases were simulated", p, err, cases()-before)
+	}
+}
+
 // TestLatencyWithQuota: from a history at 15 to 45 % of a quota's limit of 100/s, where requests are hardly ever held
 // back, the 99th percentile at up to 80 % of it, ten times as long, is within 20 % in the median, and within its interval
 // in nine runs of ten.
 func TestLatencyWithQuota(t *testing.T) {
-	past := func(r *rand.Rand) *History {
-		var h History
-		for range 30 {
-			rate := 15 + 30*r.Float64()
-			h.Add(&graph.Analysis{ArrivalRate: rate, Entries: []graph.Entry{quotaQueue(r, rate, int(60*rate))},
-				Resources: []graph.Resource{{Node: "1", Name: "web", Host: "a", CPUCores: 0.002*rate + 2e-3*r.NormFloat64(),
-					Parallel: 0.2, ParallelBy: "quota"}}}, map[string]float64{"a": 8}, nil)
-		}
-		return &h
-	}
-	if bounded := wantForeseen(t, 9, []float64{70, 80}, past, quotaQueue); bounded < 90 {
+	if bounded := wantForeseen(t, 9, []float64{70, 80}, quotaPast, quotaQueue); bounded < 90 {
 		t.Errorf("p99 has an upper bound in %d of 100: nothing gives a doubt", bounded)
 	}
 }

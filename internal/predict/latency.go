@@ -2,6 +2,7 @@ package predict
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -177,7 +178,7 @@ func (p *entryPast) calm() []entryObserved {
 
 // upTo is what was known if only the stretches at rates up to most had been.
 func (h *History) upTo(most float64) *History {
-	less := &History{cores: h.cores, deals: h.deals, resources: map[string]*past{}, entries: map[string]*entryPast{},
+	less := &History{ctx: h.ctx, cores: h.cores, deals: h.deals, resources: map[string]*past{}, entries: map[string]*entryPast{},
 		connections: map[[2]string]*connectionsPast{}}
 	for _, rate := range h.rates {
 		if rate <= most {
@@ -201,6 +202,14 @@ func (h *History) upTo(most float64) *History {
 	return less
 }
 
+// within are the stations for the prediction that is made.
+func (h *History) within(all []station) []station {
+	for i := range all {
+		all[i].ctx = h.ctx
+	}
+	return all
+}
+
 // predictEntries tells the latencies at the entries, the busiest first.
 func (h *History) predictEntries(p *Prediction, s *Scenario, now, pools []station) {
 	then := make([]station, 0, len(now))
@@ -215,12 +224,13 @@ func (h *History) predictEntries(p *Prediction, s *Scenario, now, pools []statio
 		}
 	}
 	pools = append(pools, h.permitStations(pools)...)
-	now = append(now, pools...)
+	now = h.within(append(now, pools...))
 	for _, pool := range pools {
 		if pool.change(p, s) {
 			then = append(then, pool)
 		}
 	}
+	then = h.within(then)
 	tested := h.test()
 	p.Entries = make([]Entry, 0, len(h.entries))
 	for node, past := range h.entries {
@@ -279,7 +289,7 @@ func (h *History) test() map[string]*Tested {
 	most := rates[len(rates)*2/3-1]
 	less := h.upTo(most)
 	pools := less.poolStations()
-	stations := slices.Concat(stationsOf(less.fit(), less.cores), pools, less.permitStations(pools))
+	stations := h.within(slices.Concat(stationsOf(less.fit(), less.cores), pools, less.permitStations(pools)))
 	tested := map[string]*Tested{}
 	for node, past := range h.entries {
 		calm := less.entries[node].calm()
@@ -325,6 +335,8 @@ func medianOf(values []float64) float64 {
 // requests that it got, how many times as many of a request's visits are to it, and whether a CPU quota is what bounds it.
 // Where it is a pool, it takes connections in the place of cores.
 type station struct {
+	// ctx is History.ctx: when it ends nothing more is simulated.
+	ctx                     context.Context
 	demand                  *Demand
 	parallel, share, visits float64
 	quota                   bool
@@ -382,6 +394,9 @@ func (s *station) held(utilisation, holds, arrivals float64) held {
 // heldFor is held where it would be utilised by alone if each request took idle times as much of a quota as those that follow each
 // other.
 func (s *station) heldFor(utilisation, alone, idle, holds, arrivals float64) held {
+	if s.ctx != nil && s.ctx.Err() != nil {
+		return held{}
+	}
 	if s.pool != nil {
 		return s.pool.at(utilisation).times(s.pool.takes * holds)
 	}

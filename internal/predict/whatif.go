@@ -2,6 +2,7 @@ package predict
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -173,6 +174,8 @@ type History struct {
 	nodes       map[string]*nodePast
 	// deals are by the names of containers that have replicas.
 	deals map[string]*dealt
+	// ctx is of the prediction that is made, nil for one that goes on to its end.
+	ctx context.Context
 }
 
 type past struct {
@@ -270,6 +273,18 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	p.UpperBound = p.Limit != nil && len(p.Doubts) > 0 && p.LimitingPool() == nil
 	p.leaveDurationsOpen()
 	return p, nil
+}
+
+// PredictWithin is Predict until the context ends. Then it is the context's error: what quotas and pools hold back takes long to
+// simulate.
+func (h *History) PredictWithin(ctx context.Context, s Scenario) (*Prediction, error) {
+	h.ctx = ctx
+	defer func() { h.ctx = nil }()
+	p, err := h.Predict(s)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return p, err
 }
 
 // leaveDurationsOpen takes the upper bounds of durations away where something else than CPU time, of which there is a sign,
