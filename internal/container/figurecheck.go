@@ -46,12 +46,10 @@ func compare[K, V comparable](kernel func() (K, bool), file func() (V, error), j
 		if ok && after == before {
 			found = judge(after, read)
 		}
-		switch {
-		case found == agrees || found == differs && still && read == last:
+		if found == agrees || found == differs && still && read == last {
 			return after, read, found
-		default:
-			still = found == differs
 		}
+		still = found == differs
 		before, last = after, read
 	}
 	return before, last, undecided
