@@ -323,7 +323,11 @@ func TestHandlersOwnDeadline(t *testing.T) {
 			ended := make(chan error, 1)
 			l := serveLimited(t, Limits{Authenticated: 8, Unauthenticated: 8, Stall: time.Hour}, config,
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+					answer := http.NewResponseController(w)
+					if err := answer.Flush(); err != nil { // the client has the header, however slow the machine is
+						t.Error(err)
+					}
+					if err := answer.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 						t.Error(err)
 					}
 					piece := make([]byte, 1<<20)
