@@ -38,9 +38,16 @@ const (
 	kernelCountersBudget, tcpCountersBudget = 2, 1
 )
 
-// measureRegionAgent takes what an ordinary agent costs the host with containers and edges, by its parts.
+// measureRegionAgent takes what an ordinary agent costs the host with containers, and with edges beside them by its parts.
 func measureRegionAgent(ctx context.Context, o options) ([]row, error) {
-	return o.watched(ctx, "agent", ordinaryAgent)
+	return o.watched(ctx, "agent", func(ctx context.Context, o options) ([]row, error) {
+		rows, _, err := ordinaryAgent(ctx, o, 0, 0.5)
+		if err != nil {
+			return nil, err
+		}
+		withEdges, parts, err := ordinaryAgent(ctx, o, asleepEdges, 0)
+		return slices.Concat(rows, withEdges, parts), err
+	})
 }
 
 // measureRegionAsleep takes what an agent costs that is there for readers of regions alone, while it is read each second; and
@@ -49,17 +56,12 @@ func measureRegionAsleep(ctx context.Context, o options) ([]row, error) {
 	return o.watched(ctx, "asleep", asleepAgent)
 }
 
-// watched measures while there are containers and edges.
+// watched measures while there are containers.
 func (o options) watched(ctx context.Context, part string, measure func(context.Context, options) ([]row, error)) ([]row, error) {
 	defer removeContainers()
 	if err := startContainers(ctx, o.containers); err != nil {
 		return nil, err
 	}
-	end, err := holdConnections(asleepEdges / edgesPerConnection)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	rows, err := measure(ctx, o)
 	if err != nil {
 		return nil, err
@@ -67,32 +69,41 @@ func (o options) watched(ctx context.Context, part string, measure func(context.
 	return rows, o.document("region.md", part, rowsTable(rows))
 }
 
-// ordinaryAgent is what an agent costs by parts, its flight recorder on.
-func ordinaryAgent(ctx context.Context, o options) ([]row, error) {
+// ordinaryAgent is what an agent costs with so many edges, its flight recorder on, and by parts.
+func ordinaryAgent(ctx context.Context, o options, edges int, budget float64) (whole, parts []row, err error) {
+	end, err := holdConnections(edges / edgesPerConnection)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
 	a, err := startAgent(ctx, o, "outsight agent")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer a.stop()
-	progress("outsight agent: watching %d containers for %v", o.containers, observe)
+	what := fmt.Sprintf("ordinary agent, %d containers", o.containers)
+	if edges > 0 {
+		what += fmt.Sprintf(" and %d edges", edges)
+	}
+	progress("%s: watching for %v", what, observe)
 	if err := sleep(ctx, settle); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	used, err := usedBy(ctx, a.command.Process.Pid, func() error { return sleep(ctx, observe) })
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	rows := []row{{what: fmt.Sprintf("ordinary agent, %d containers: its process", o.containers), value: used.share(), unit: "% of a core",
-		budget: 0.5, detail: fmt.Sprintf("schedstat of its threads over %v; they ran %.0f times a second", observe, used.wakeups())}}
-	parts, err := a.costs()
+	whole = []row{{what: what + ": its process", value: used.share(), unit: "% of a core", budget: budget,
+		detail: fmt.Sprintf("schedstat of its threads over %v; they ran %.0f times a second", observe, used.wakeups())}}
+	costs, err := a.costs()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, p := range parts {
-		rows = append(rows, row{what: "ordinary agent, part " + p.name, value: p.value * 100 * float64(runtime.NumCPU()),
+	for _, p := range costs {
+		parts = append(parts, row{what: "ordinary agent, part " + p.name, value: p.value * 100 * float64(runtime.NumCPU()),
 			unit: "% of a core", detail: "outsight_feature_cost_ratio, kernel programs included"})
 	}
-	return rows, nil
+	return whole, parts, nil
 }
 
 // partCost is what a part costs, as a share of all CPUs.
@@ -132,6 +143,11 @@ func (a *agent) costs() (parts []partCost, err error) {
 
 // asleepAgent is what an agent costs that is there for readers of regions alone, and how long they take.
 func asleepAgent(ctx context.Context, o options) (rows []row, err error) {
+	end, err := holdConnections(asleepEdges / edgesPerConnection)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	w, err := newAgentWire()
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ const (
 	// about 40 ns for each run of any program on the host.
 	costWindow = 50 * time.Millisecond
 	// costEvery is how often that is while there is no budget to keep; with one it is once a second.
-	costEvery, budgetEvery = 10 * time.Second, time.Second
+	costEvery, budgetEvery = 20 * time.Second, time.Second
 )
 
 // programMeter measures what the kernel programs cost, for a moment at a time, and takes what it

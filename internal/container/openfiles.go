@@ -15,7 +15,7 @@ import (
 const (
 	// filesEvery is how many readings apart the open files of a container's processes are counted, and limitsEvery how
 	// many such looks apart the limits of a process are read again.
-	filesEvery, limitsEvery = 10, 6
+	filesEvery, limitsEvery = 20, 3
 	// maxFileProcesses bounds the processes that are looked at, of one container, and of all in one reading. A container
 	// that finds no room in a reading has its turn in a later one.
 	maxFileProcesses = 256

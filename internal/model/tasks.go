@@ -29,8 +29,8 @@ type ProcessCounters struct {
 	// OpenFiles are the files that the process has open that is nearest to its limit, OpenFilesLimit (the soft
 	// RLIMIT_NOFILE); both are 0 where that is not known.
 	OpenFiles, OpenFilesLimit uint64
-	// BusyThreads is over how many threads the CPU time of some ten seconds is spread: the sum of what
-	// all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
+	// BusyThreads is over how many threads the CPU time of ten seconds, or more where it is little, is spread: the sum of
+	// what all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
 	// sleep, and n for n equally busy ones: as many cores are in use when the busiest has no more time.
 	// 0 where it is not known.
 	BusyThreads float64
@@ -70,7 +70,7 @@ var taskRows = []Row[ContainerSample]{
 			Shown: []Number{{Key: "threads_limit", Title: "Threads limit", Group: GroupCPU, Formula: Limit,
 				Meaning: "Threads that there may be by the container’s own control group"}}}}},
 	{Name: "container_open_files", OTel: "container.open_files", Unit: "{file}", Kind: Gauge,
-		Help: "Files that one process of the container has open: of the process that is nearest to its limit. Counted every ten " +
+		Help: "Files that one process of the container has open: of the process that is nearest to its limit. Counted every twenty " +
 			"readings, from Linux 6.2 on",
 		Columns: []Column[ContainerSample]{{Name: "open_files", Count: openFiles,
 			Shown: []Number{{Key: "open_files", Title: "Open files", Group: GroupCPU, Formula: Level,
@@ -85,7 +85,8 @@ var taskRows = []Row[ContainerSample]{
 			Shown: []Number{{Key: "open_files_limit", Title: "Open files limit", Group: GroupCPU, Formula: Limit,
 				Meaning: "Files that this process may have open"}}}}},
 	{Name: "container_busy_threads", OTel: "container.threads.busy", Unit: "{thread}", Kind: Gauge,
-		Help: "Threads over which the CPU time of ten seconds is spread: the time of all over that of the busiest",
+		Help: "Threads over which the CPU time of ten seconds, or more where it is little, is spread: the time of all over " +
+			"that of the busiest",
 		Columns: []Column[ContainerSample]{{Name: "busy_threads", Mean: true, Value: busyThreads,
 			Shown: withMean(Number{Key: "busy_threads", Title: "Busy threads", Group: GroupCPU, Order: 9, Formula: Level,
 				Meaning: "Over how many threads the CPU time is spread: that of all over that of the busiest"})}}},

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,6 +34,8 @@ type Machine struct {
 	Packages []int
 
 	root   string
+	list   *os.File // of the CPUs on line, open from the first look on
+	buffer []byte
 	online string
 	cores  map[coreKey]int
 }
@@ -52,7 +55,7 @@ func New(root string, cpus int) *Machine {
 // Refresh looks which CPUs are on line, and at what is not known yet of those. It reports whether
 // anything changed. CPUs whose topology cannot be read are cores of package 0 by themselves, and in the error.
 func (m *Machine) Refresh() (bool, error) {
-	text, err := os.ReadFile(filepath.Join(m.root, "online"))
+	text, err := m.readOnline()
 	if err != nil {
 		return false, fmt.Errorf("reading which CPUs are on line: %w", err)
 	}
@@ -79,6 +82,22 @@ func (m *Machine) Refresh() (bool, error) {
 		}
 	}
 	return true, errors.Join(errs...)
+}
+
+// readOnline reads the list of CPUs on line, into memory that is used again.
+func (m *Machine) readOnline() ([]byte, error) {
+	if m.list == nil {
+		f, err := os.Open(filepath.Join(m.root, "online"))
+		if err != nil {
+			return nil, err
+		}
+		m.list, m.buffer = f, make([]byte, os.Getpagesize()) // sysfs has no longer files
+	}
+	n, err := m.list.ReadAt(m.buffer, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return m.buffer[:n], err
 }
 
 // locate finds a CPU's core and package.
