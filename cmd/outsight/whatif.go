@@ -191,7 +191,30 @@ func (a *whatifAnswer) writeEntries(out io.Writer, rate func(float64) string) er
 			name, of, by = "", "", ""
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i := range a.Entries {
+		if e := &a.Entries[i]; len(e.Waits) > 0 {
+			fmt.Fprintf(out, "p99 at %s grows for %s.\n", e.Name, waitsText(e.Waits))
+		}
+	}
+	return nil
+}
+
+// waitsText says what requests wait longer for.
+func waitsText(all []predict.Wait) string {
+	seconds := func(v float64) string {
+		if v < 1e-6 {
+			return "0"
+		}
+		return secondsText(v)
+	}
+	texts := make([]string, len(all))
+	for i, w := range all {
+		texts[i] = fmt.Sprintf("%s (%s → %s)", w.For, seconds(w.Before), seconds(w.Then))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // writePower writes what hosts take, and of which that is not known.

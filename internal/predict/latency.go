@@ -26,6 +26,8 @@ type Entry struct {
 	Before    *Latencies `json:"before,omitempty"`
 	Then      *Latencies `json:"then,omitempty"`
 	Saturated bool       `json:"saturated,omitempty"`
+	// Waits are what the 99th percentile grows for, what it grows for most first; nil where it does not, or Then is not by Queueing.
+	Waits []Wait `json:"waits,omitempty"`
 	// Tested is how far off each model was on the user's own past; nil where there was too little of it.
 	Tested *Tested `json:"tested,omitempty"`
 	// Unknown is why Then is not known.
@@ -269,13 +271,14 @@ func (e *Entry) predict(past *entryPast, now, then []station, mean, rate float64
 		e.Saturated = true
 		return
 	}
+	e.Waits = queues.grow(now, mean, then, rate)
 	// The law does not know of quotas and pools, which may have held nothing back so far. Where it sees nothing grow, it tells
 	// nothing of loads that there were not.
 	if e.Tested != nil && e.Tested.Scalability < e.Tested.Queueing && asItIs && !mayHold(then, rate) {
 		law := fitLaw(calm)
 		before, told := law.at(mean, e.Tested)
 		if then, too := law.at(rate, e.Tested); told && too && (law.grows() || rate <= highest(calm)) {
-			e.Model, e.Before, e.Then = Scalability, before, then
+			e.Model, e.Before, e.Then, e.Waits = Scalability, before, then, nil
 		}
 	}
 }
@@ -351,6 +354,8 @@ type station struct {
 	cpus float64
 	// host is what its threads find at the CPUs of their host; nil where that is not known.
 	host *hostCPUs
+	// waitedFor says what requests wait for here.
+	waitedFor string
 }
 
 // wait is the mean time, in seconds, that a request at the entries waits there for others if it is utilised so:
@@ -421,7 +426,14 @@ func (s *station) idle() float64 {
 
 func (r *Resource) station(d *Demand, share, visits float64) station {
 	line, parallel := r.used(d)
-	return station{demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
+	waitedFor := "CPU time of " + r.Name
+	switch {
+	case r.Node == graph.CPUsOf(r.Host):
+		waitedFor = r.Name
+	case r.ParallelBy == "quota":
+		waitedFor = "the quota of " + r.Name
+	}
+	return station{waitedFor: waitedFor, demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
 		of: r.of, name: r.Name, cpus: r.cpus, host: r.host}
 }
 

@@ -148,7 +148,7 @@ func (p *connectionsPast) station() *station {
 	if !ok {
 		return nil
 	}
-	s := &station{demand: &d, parallel: p.Open, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(p.Open, spread),
+	s := &station{waitedFor: (&Pool{Open: p.Open, Name: p.Name}).name(), demand: &d, parallel: p.Open, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(p.Open, spread),
 		client: p.Client, server: p.Server, takes: takes}}
 	if !s.wasWaitedFor(p.all) {
 		return nil

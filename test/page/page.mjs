@@ -759,6 +759,12 @@ const steps = {
       assert.match(await run(['whatif', '--server', url, '--from', String(to - 60), '--to', String(to), '--load', '2x']), first)
       // How far off the model was, and what goes towards its limit, are what the API says.
       for (const e of twice.entries.filter((e) => e.then && e.tested)) assert.match(await page.locator(`[data-entry="${e.name}"]`).innerText(), / off on the past at up to \d/)
+      for (const e of twice.entries) {
+        const told = page.locator(`[data-waits="${e.name}"]`)
+        assert.equal(await told.count(), e.waits ? 1 : 0)
+        for (const w of e.waits ?? []) assert.ok((await told.innerText()).includes(w.for))
+      }
+      assert.ok(twice.entries.some((e) => e.waits), 'p99 grows for nothing at twice the load')
       const bounded = (await there(`runout?${window}`)).resources
       assert.ok(bounded.some((r) => r.kind === 'cpu' && r.name === 'host-a' && r.capacity > 0))
       await page.waitForSelector('[data-bounded="cpu host-a"]')

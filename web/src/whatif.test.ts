@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import type { WhatIf, WhatIfResource } from './types'
-import { barOf, bounds, changeText, doubtsText, modelText, shareOf, usedBounds, valueOf, verdictOf, whatIfOf, withChange } from './whatif'
+import { barOf, bounds, changeText, doubtsText, modelText, shareOf, usedBounds, valueOf, verdictOf, waitsText, whatIfOf, withChange } from './whatif'
 
 const resource = (part: Partial<WhatIfResource>): WhatIfResource => ({ node: 'cart', name: 'shop-cart', host: 'a', parallel: 1, parallel_by: 'threads', ...part })
 const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], power: [], pools: [], doubts: [], entries: [], limited_by: 'cart', ...part })
@@ -61,6 +61,12 @@ it('says by which model durations were found, and how good it was', () => {
   expect(modelText({ ...e, model: 'scalability' })).toMatch(/30.0 % off/)
   expect(modelText({ ...e, model: 'queueing', tested: undefined })).toMatch(/too little of the past/)
   expect(modelText({ ...e })).toBe('')
+})
+
+it('says what p99 grows for', () => {
+  const e = { node: 'web', name: 'web', rate: 1 }
+  expect(waitsText({ ...e, waits: [{ for: 'the quota of cart', before: 0.0004, then: 0.012 }, { for: 'CPUs of a', before: 0, then: 0.002 }] })).toBe('p99 at web grows for the quota of cart (400 µs → 12.0 ms), CPUs of a (0 → 2.00 ms).')
+  expect(waitsText(e)).toBe('')
 })
 
 it('draws the bounds of an estimate on its scale', () => {

@@ -1,4 +1,4 @@
-import { format } from './format'
+import { duration, format } from './format'
 import { percent } from './placement'
 import type { Changed, State } from './state'
 import type { BoundedResource, Interval, Pool, WhatIf, WhatIfEntry, WhatIfResource } from './types'
@@ -102,6 +102,13 @@ export function modelText(e: WhatIfEntry): string {
   const what = e.model === 'queueing' ? 'queueing' : 'the Universal Scalability Law'
   const off = e.model === 'queueing' ? e.tested?.queueing_error : e.tested?.scalability_error
   return off === undefined || !e.tested ? `${what}, with too little of the past to test it on` : `${what}, ${percent(off)} off on the past at up to ${e.tested.times.toFixed(1)} times the load that it knew`
+}
+
+/** What p99 grows for; '' where it does not, or that is not known. */
+export function waitsText(e: WhatIfEntry): string {
+  if (!e.waits?.length) return ''
+  const seconds = (v: number) => (v < 1e-6 ? '0' : duration(v))
+  return `p99 at ${e.name} grows for ${e.waits.map((w) => `${w.for} (${seconds(w.before)} → ${seconds(w.then)})`).join(', ')}.`
 }
 
 /** The bar of an estimate, on a scale to this share: what is filled, and where the bounds are; of 100. */

@@ -4,7 +4,7 @@ import { clock, duration, format, NONE, span } from './format'
 import { percent } from './placement'
 import { isLoad, short, type Change, type ChangedKind, type State } from './state'
 import { useExplainer } from './tip'
-import { amountText, barOf, boundedName, bounds, changeText, courseText, doubtsText, joules, limitBounds, limitingPool, LOADS, modelText, ofText, runOutText, SCALE, shareOf, usedBounds, valueOf, verdictOf, watts, whatIfOf, withChange } from './whatif'
+import { amountText, barOf, boundedName, bounds, changeText, courseText, doubtsText, joules, limitBounds, limitingPool, LOADS, modelText, ofText, runOutText, SCALE, shareOf, usedBounds, valueOf, verdictOf, waitsText, watts, whatIfOf, withChange } from './whatif'
 import type { Interval, Node, Pool, WhatIf, WhatIfResource } from './types'
 
 /** How often a live prediction is made anew, in ms: it is learnt from a whole window. */
@@ -240,6 +240,7 @@ function Entries({ a }: { a: WhatIf }) {
           </tbody>
         </table>
       </div>
+      {a.entries.map((e) => waitsText(e) && <p key={e.node} class="small pad" data-waits={e.name}>{waitsText(e)}</p>)}
     </>
   )
 }
