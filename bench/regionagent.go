@@ -76,7 +76,7 @@ func ordinaryAgent(ctx context.Context, o options, edges int, budget float64) (w
 		return nil, nil, err
 	}
 	defer end()
-	a, err := startAgent(ctx, o, "outsight agent")
+	a, err := startAgent(ctx, o, "outsight-agent")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,8 +100,8 @@ func ordinaryAgent(ctx context.Context, o options, edges int, budget float64) (w
 		return nil, nil, err
 	}
 	for _, p := range costs {
-		parts = append(parts, row{what: "ordinary agent, part " + p.name, value: p.value * 100 * float64(runtime.NumCPU()),
-			unit: "% of a core", detail: "outsight_feature_cost_ratio, kernel programs included"})
+		parts = append(parts, row{what: what + ": part " + p.name, value: p.value * 100 * float64(runtime.NumCPU()),
+			unit: "% of a core", detail: "outsight_feature_cost_ratio, kernel programs included, of windows of 50 ms"})
 	}
 	return whole, parts, nil
 }

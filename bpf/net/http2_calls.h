@@ -24,7 +24,9 @@ static __always_inline void leave_streams(struct http2_connection *h, u64 how)
 	 * Of 32 bits: before 6.4 the upper ones of what the call leaves are zeros, also of errors.
 	 */
 	int error = bpf_map_update_elem(&http2_ended, &id, &how, BPF_NOEXIST);
-	if (error && error != -EEXIST)
+	if (!error)
+		__sync_fetch_and_add(&http2_left, 1);
+	else if (error != -EEXIST)
 		count_drop(DROP_STREAM);
 }
 

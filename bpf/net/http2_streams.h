@@ -103,6 +103,9 @@ struct {
 
 u64 http2_last_id = 0;
 
+/* How many connections there were so far in http2_ended, for the reader: that walks over all of its room. */
+u64 http2_left = 0;
+
 /* --- the end of streams --- */
 
 static __noinline u64 stream_target(struct http2_stream *s)

@@ -196,7 +196,7 @@ func (a *whatifAnswer) writeEntries(out io.Writer, rate func(float64) string) er
 	}
 	for i := range a.Entries {
 		if e := &a.Entries[i]; len(e.Waits) > 0 {
-			fmt.Fprintf(out, "p99 at %s grows for %s.\n", e.Name, waitsText(e.Waits))
+			fmt.Fprintf(out, "p99 at %s is longer because requests wait for %s.\n", e.Name, waitsText(e.Waits))
 		}
 	}
 	return nil
@@ -204,15 +204,9 @@ func (a *whatifAnswer) writeEntries(out io.Writer, rate func(float64) string) er
 
 // waitsText says what requests wait longer for.
 func waitsText(all []predict.Wait) string {
-	seconds := func(v float64) string {
-		if v < 1e-6 {
-			return "0"
-		}
-		return secondsText(v)
-	}
 	texts := make([]string, len(all))
 	for i, w := range all {
-		texts[i] = fmt.Sprintf("%s (%s → %s)", w.For, seconds(w.Before), seconds(w.Then))
+		texts[i] = fmt.Sprintf("%s (+%s)", w.For, secondsText(w.Longer))
 	}
 	return strings.Join(texts, ", ")
 }

@@ -40,7 +40,7 @@ func TestWhatifText(t *testing.T) {
 			}
 		}
 	}
-	f(400, "ENTRY", "p99", "off ", " on the past, at up to 1.", "Used up first: web", "p99 at web grows for CPU time of web (")
+	f(400, "ENTRY", "p99", "off ", " on the past, at up to 1.", "Used up first: web", "p99 at web is longer because requests wait for CPU time of web (+")
 	f(400, "POWER", "a              44.3 W   48.0 W  (48.0 W to 48.0 W)  40.0 W  10.0 W", "for a request  0.2", "0.12 J")
 	f(600, "a resource is used up: the queue has no end")
 }

@@ -230,7 +230,6 @@ type Agent struct {
 	resolver   *network.Resolver
 	// fileSystems are those of the host.
 	fileSystems fileSystems
-	reports     reports
 	groups      *groups
 	contention  *contention
 	victims     *victims

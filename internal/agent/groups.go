@@ -116,14 +116,6 @@ func (g *groups) of(id string) (*model.CPUCounters, *model.ProcessCounters) {
 	return &cpu, &model.ProcessCounters{TaskCounters: t.sum.TaskCounters}
 }
 
-// usedBy is the CPU time that a container has used, in ns, 0 where that is not known.
-func (g *groups) usedBy(id string) uint64 {
-	if t := g.totals[id]; t != nil {
-		return t.sum.CPU.UsageNS
-	}
-	return 0
-}
-
 // files are what the threads of a container read and wrote; nil where that is not known.
 func (g *groups) files(id string) *model.FileCounters {
 	if t := g.totals[id]; t != nil {

@@ -190,9 +190,6 @@ func (a *Agent) readContainers(containers []*model.Container, edges []model.Edge
 			t.Traffic(a.trafficOf(edges))
 			t.Disks(a.operations)
 		}
-		for i, c := range containers {
-			usages[i].UsedNS = a.groups.usedBy(c.ID)
-		}
 		a.sources.Files.Read(containers, usages)
 		end()
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"outsight/internal/model"
 )
@@ -32,9 +31,10 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 		s.Programs = a.programCosts()
 		s.Drops = append(s.Drops, missedEvents(s.Programs))
 	}
-	a.readReports(time.Now())
-	s.Features = append(s.Features, a.reports.features...)
-	s.Drops = append(s.Drops, a.reports.drops...)
+	for _, r := range a.sources.Reporters {
+		s.Features = append(s.Features, r.Features()...)
+		s.Drops = append(s.Drops, r.Drops()...)
+	}
 	s.Drops = append(s.Drops, a.resolver.Drops()...)
 	s.Drops = append(s.Drops, a.overQuota()...)
 	if a.sources.Contention != nil {
@@ -56,29 +56,6 @@ func (a *Agent) readSelf(s *model.SelfSample) {
 		s.Drops = append(s.Drops, q.drop())
 	}
 	s.Drops = append(s.Drops, a.builder.Drops()...)
-}
-
-// reportsEvery is how often reporters are asked: a count of each CPU for each kind of loss, in the kernel.
-const reportsEvery = 5 * time.Second
-
-// reports are what reporters told when they were last asked.
-type reports struct {
-	at       time.Time
-	features []model.Feature
-	drops    []model.Drop
-}
-
-func (a *Agent) readReports(now time.Time) {
-	r := &a.reports
-	// Half a second less: readings are not a whole second apart.
-	if !r.at.IsZero() && now.Sub(r.at) < reportsEvery-time.Second/2 {
-		return
-	}
-	r.at, r.features, r.drops = now, r.features[:0], r.drops[:0]
-	for _, reporter := range a.sources.Reporters {
-		r.features = append(r.features, reporter.Features()...)
-		r.drops = append(r.drops, reporter.Drops()...)
-	}
 }
 
 // programCosts are what the kernel programs cost. Where that is measured, it is another one, and events that were missed

@@ -10,9 +10,6 @@ import (
 const (
 	// busyEvery is how many readings apart the times of a container's threads are read.
 	busyEvery = 10
-	// idleTime is how much CPU time, in ns, a container has at least used since its threads were last read, or they are not
-	// read again: 0.3 % of a core. What its threads ran then is part of the next reading.
-	idleTime = busyEvery * 3_000_000
 	// maxBusyThreads bounds the threads that are looked at, of one container, and of all in one reading: each is a
 	// file to be opened. A container that finds no room in a reading has its turn in a later one.
 	maxBusyThreads = 1024
@@ -21,11 +18,9 @@ const (
 )
 
 // readBusy finds out over how many threads the CPU time since the last such reading was spread.
-// Containers take turns, so that no reading is much longer than the others. usedNS is the CPU time of all of them.
-func (f *Files) readBusy(c *model.Container, g *groupFiles, usedNS uint64) error {
-	due := (f.turn+uint64(c.Cgroup))%busyEvery == 0
-	idle := g.ran != nil && usedNS > 0 && usedNS-g.ranOf < idleTime
-	if !g.busyDue && (!due || idle) {
+// Containers take turns, so that no reading is much longer than the others.
+func (f *Files) readBusy(c *model.Container, g *groupFiles) error {
+	if due := (f.turn+uint64(c.Cgroup))%busyEvery == 0; !due && !g.busyDue {
 		return nil
 	}
 	if g.busyDue = f.looked >= maxBusyThreads; g.busyDue {
@@ -45,7 +40,6 @@ func (f *Files) readBusy(c *model.Container, g *groupFiles, usedNS uint64) error
 	}
 	var sum, most uint64
 	before := g.ran
-	g.ranOf = usedNS
 	g.ran = make(map[uint32]uint64, len(f.threads))
 	for _, thread := range f.threads {
 		ran, err := f.threadTime(int(thread))

@@ -72,38 +72,6 @@ func TestBusyThreads(t *testing.T) {
 	look(1.5, map[int]int{100: 7000, 102: 251, 103: 200}) // nothing ran: the last is kept
 }
 
-// The threads of a container that hardly ran are not read; when it has, what they ran meanwhile is counted.
-func TestThreadsOfIdleContainersAreNotRead(t *testing.T) {
-	group, proc := t.TempDir(), t.TempDir()
-	path := "/docker/" + idA
-	f := NewFiles(Layout{Name: "v2", MountPoint: group, unified: group, v2: []string{"pids"}}, Options{ProcRoot: proc})
-	t.Cleanup(f.Close)
-	c := &model.Container{ID: idA, CgroupPath: path, Cgroup: 7}
-	writeFile(t, group+path+"/cgroup.threads", "100\n101\n")
-	ms := map[int]uint64{}
-	var used uint64
-	look := func(want float64, ran map[int]uint64) {
-		t.Helper()
-		for thread, n := range ran {
-			ms[thread] += n
-			used += n * 1e6
-			writeFile(t, fmt.Sprintf("%s/%d/schedstat", proc, thread), fmt.Sprintf("%d 12 3\n", ms[thread]*1e6))
-		}
-		usages := make([]Usage, 1)
-		for range busyEvery {
-			usages[0].UsedNS = used
-			f.Read([]*model.Container{c}, usages)
-		}
-		if u := usages[0]; u.Err != nil || u.BusyThreads != want {
-			t.Errorf("%v busy threads, %v; want %v", u.BusyThreads, u.Err, want)
-		}
-	}
-	look(0, map[int]uint64{100: 5000, 101: 9000})
-	look(2, map[int]uint64{100: 40, 101: 40})
-	look(2, map[int]uint64{100: 20})
-	look(1.5, map[int]uint64{100: 20, 101: 20}) // 40 and 20 since the last reading
-}
-
 // TestVeryManyThreads: a container with more threads than the kernel lists in a bounded text costs no more than the
 // bound, and others have their turn.
 func TestVeryManyThreads(t *testing.T) {

@@ -98,9 +98,8 @@ type groupFiles struct {
 	filesDue   bool
 	looks      uint64
 	fileLimits map[uint32]fileLimit
-	// ran is how long each thread had run when readBusy looked last, in ns, and ranOf what all of the container had.
-	ran   map[uint32]uint64
-	ranOf uint64
+	// ran is how long each thread had run when readBusy looked last, in ns.
+	ran map[uint32]uint64
 }
 
 // NewFiles makes a reader for the hierarchies of l.
@@ -123,7 +122,7 @@ func NewFiles(l Layout, o Options) *Files {
 	return f
 }
 
-// Read reads all containers into usages, which is as long, and in which UsedNS is set. Of a container that has ended it
+// Read reads all containers into usages, which is as long. Of a container that has ended it
 // returns the last numbers. Files of containers that are not in the list are closed.
 func (f *Files) Read(containers []*model.Container, usages []Usage) {
 	f.turn++
@@ -170,7 +169,7 @@ func (f *Files) read(c *model.Container, u *Usage) {
 		f.follow(c, g)
 		f.checkFigures(c, g)
 		u.Err = errors.Join(f.readMemory(c, g), f.readThrottle(c, g), f.readPressure(c, g), f.readDisk(c, g),
-			f.readThreads(c, g), f.readBusy(c, g, u.UsedNS), f.readOpenFiles(c, g), f.readNetwork(c, g))
+			f.readThreads(c, g), f.readBusy(c, g), f.readOpenFiles(c, g), f.readNetwork(c, g))
 	}
 	u.set(&g.last)
 }

@@ -325,8 +325,6 @@ func (f *Files) failed(c *model.Container, k fileKind, err error) error {
 // read are nil. The pointers lead into the Usage itself: it must not be copied, and needs no
 // other memory.
 type Usage struct {
-	// UsedNS is the CPU time that the container has used so far, which the caller tells; 0 where it is not known.
-	UsedNS   uint64
 	Memory   *model.MemorySample
 	Throttle *model.ThrottleCounters
 	Pressure *model.PressureCounters

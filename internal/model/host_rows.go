@@ -86,7 +86,7 @@ var HostRows = slices.Concat([]Row[Snapshot]{
 				Formula: Level, Meaning: "Time that the agent’s last reading of all counters took"}}}}},
 	{Name: "outsight_program_runs_total", OTel: "outsight.program.runs", Unit: "{run}", Kind: Counter,
 		Help: "Runs of a kernel program, estimated from moments in which the kernel's program statistics are on: 50 ms in each " +
-			"second or ten",
+			"second, or in twenty",
 		Labels: []string{"program"}, Each: func(s *Snapshot, to *Sink) {
 			for _, p := range s.Self.Programs {
 				if p.Runs != 0 {

@@ -29,8 +29,8 @@ type ProcessCounters struct {
 	// OpenFiles are the files that the process has open that is nearest to its limit, OpenFilesLimit (the soft
 	// RLIMIT_NOFILE); both are 0 where that is not known.
 	OpenFiles, OpenFilesLimit uint64
-	// BusyThreads is over how many threads the CPU time of ten seconds, or more where it is little, is spread: the sum of
-	// what all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
+	// BusyThreads is over how many threads the CPU time of some ten seconds is spread: the sum of what
+	// all threads ran over what the busiest one ran. It is 1 for one busy thread, however many others
 	// sleep, and n for n equally busy ones: as many cores are in use when the busiest has no more time.
 	// 0 where it is not known.
 	BusyThreads float64
@@ -85,8 +85,7 @@ var taskRows = []Row[ContainerSample]{
 			Shown: []Number{{Key: "open_files_limit", Title: "Open files limit", Group: GroupCPU, Formula: Limit,
 				Meaning: "Files that this process may have open"}}}}},
 	{Name: "container_busy_threads", OTel: "container.threads.busy", Unit: "{thread}", Kind: Gauge,
-		Help: "Threads over which the CPU time of ten seconds, or more where it is little, is spread: the time of all over " +
-			"that of the busiest",
+		Help: "Threads over which the CPU time of ten seconds is spread: the time of all over that of the busiest",
 		Columns: []Column[ContainerSample]{{Name: "busy_threads", Mean: true, Value: busyThreads,
 			Shown: withMean(Number{Key: "busy_threads", Title: "Busy threads", Group: GroupCPU, Order: 9, Formula: Level,
 				Meaning: "Over how many threads the CPU time is spread: that of all over that of the busiest"})}}},

@@ -57,7 +57,8 @@ func TestCeiling(t *testing.T) {
 			*p.Limit.High < 200 || p.UpperBound || len(p.Doubts) > 0 {
 			t.Errorf("%s: %s at %+v (%v)", name, p.LimitName(), p.Limit, *p.Limit.High)
 		}
-		if above, err := h.Predict(Scenario{Rate: 300}); err != nil || !above.Entries[0].Saturated || above.Entries[0].Then != nil {
+		if above, err := h.Predict(Scenario{Rate: 300}); err != nil || !above.Entries[0].Saturated || above.Entries[0].Then != nil ||
+			above.Entries[0].Waits != nil {
 			t.Errorf("%s: above the limit %+v, %v", name, above.Entries[0], err)
 		}
 		if twice, err := h.Predict(Scenario{Times: 1, Replicas: map[string]int{"front": 2}}); err != nil || twice.LimitingPool() != nil ||

@@ -26,7 +26,8 @@ type Entry struct {
 	Before    *Latencies `json:"before,omitempty"`
 	Then      *Latencies `json:"then,omitempty"`
 	Saturated bool       `json:"saturated,omitempty"`
-	// Waits are what the 99th percentile grows for, what it grows for most first; nil where it does not, or Then is not by Queueing.
+	// Waits are what the 99th percentile is longer for in the scenario, the longest first; nil where it is not, or Then is not by
+	// Queueing.
 	Waits []Wait `json:"waits,omitempty"`
 	// Tested is how far off each model was on the user's own past; nil where there was too little of it.
 	Tested *Tested `json:"tested,omitempty"`
@@ -271,7 +272,7 @@ func (e *Entry) predict(past *entryPast, now, then []station, mean, rate float64
 		e.Saturated = true
 		return
 	}
-	e.Waits = queues.grow(now, mean, then, rate)
+	e.Waits = queues.longer(now, mean, then, rate)
 	// The law does not know of quotas and pools, which may have held nothing back so far. Where it sees nothing grow, it tells
 	// nothing of loads that there were not.
 	if e.Tested != nil && e.Tested.Scalability < e.Tested.Queueing && asItIs && !mayHold(then, rate) {
@@ -354,8 +355,8 @@ type station struct {
 	cpus float64
 	// host is what its threads find at the CPUs of their host; nil where that is not known.
 	host *hostCPUs
-	// waitedFor says what requests wait for here.
-	waitedFor string
+	// waitedFor says what requests wait for here, and quotaOf, where there is a quota, what they do while that is used up.
+	waitedFor, quotaOf string
 }
 
 // wait is the mean time, in seconds, that a request at the entries waits there for others if it is utilised so:
@@ -427,13 +428,10 @@ func (s *station) idle() float64 {
 func (r *Resource) station(d *Demand, share, visits float64) station {
 	line, parallel := r.used(d)
 	waitedFor := "CPU time of " + r.Name
-	switch {
-	case r.Node == graph.CPUsOf(r.Host):
+	if r.Node == graph.CPUsOf(r.Host) {
 		waitedFor = r.Name
-	case r.ParallelBy == "quota":
-		waitedFor = "the quota of " + r.Name
 	}
-	return station{waitedFor: waitedFor, demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
+	return station{waitedFor: waitedFor, quotaOf: "the quota of " + r.Name, demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
 		of: r.of, name: r.Name, cpus: r.cpus, host: r.host}
 }
 

@@ -5,57 +5,122 @@ import (
 	"slices"
 )
 
-// Wait is something that requests at an entry wait for.
+// Wait is something that requests at an entry wait for longer in a scenario.
 type Wait struct {
 	// For says what it is: CPU time of a container, the CPUs of a host, a quota, connections, requests that may be under way.
 	For string `json:"for"`
-	// Before is what of the 99th percentile it is at the mean rate as it is, Then in the scenario, in seconds.
-	Before float64 `json:"before"`
-	Then   float64 `json:"then"`
+	// Longer is by how much shorter the 99th percentile would be, in seconds, if requests waited for that as they do now. Of
+	// several that hold requests back the longest counts, and what varies independently adds up to less than its sum, so
+	// that all of them together need not be what the percentile is longer by.
+	Longer float64 `json:"longer"`
 }
-
-func (w *Wait) grows() float64 { return w.Then - w.Before }
 
 const (
-	// waitsTold is how many waits are told at most, waitsLeast which share each is of what all grow by, at least, and
-	// waitsGrow how many times as long the 99th percentile is at least.
-	waitsTold, waitsLeast, waitsGrow = 3, 0.1, 1.05
+	// waitsTold is how many waits are told at most, waitsLeast which share each is of what the 99th percentile is longer by, at
+	// least, and waitsLonger how many times as long that is, at least.
+	waitsTold, waitsLeast, waitsLonger = 3, 0.1, 1.05
 )
 
-// grow are the waits for which the 99th percentile grows from one rate and its stations to others.
-func (f *queues) grow(now []station, mean float64, then []station, rate float64) (all []Wait) {
-	longer, before := f.longest(then, rate), f.longest(now, mean)
-	sum := 0.0
-	for what, seconds := range longer {
-		if w := (Wait{what, before[what], seconds}); w.grows() > 0 {
-			all, sum = append(all, w), sum+w.grows()
-		}
-	}
-	p99 := waits(now, mean, (*station).estimate)
-	if sum < (waitsGrow-1)*f.value(durations-1, &p99) {
-		return nil
-	}
-	all = slices.DeleteFunc(all, func(w Wait) bool { return w.grows() < waitsLeast*sum })
-	slices.SortFunc(all, func(a, b Wait) int { return cmp.Or(cmp.Compare(b.grows(), a.grows()), cmp.Compare(a.For, b.For)) })
-	return all[:min(len(all), waitsTold)]
+// part is what requests wait for at a resource, its replicas included, or for a pool.
+type part struct {
+	waiting
+	waitedFor, quotaOf string
 }
 
-// longest is what of the 99th percentile, in seconds, is waited for at a rate, by what that is. Stations of the same name are
-// replicas: others are waited for at each, and what their quotas hold back is their mean, as in waiting.
-func (f *queues) longest(stations []station, rate float64) map[string]float64 {
-	parts := map[string]*waiting{}
+// holds is that it holds requests back, as quotas and pools do.
+func (p *part) holds() bool {
+	for _, all := range p.replicas {
+		if slices.ContainsFunc(all, func(of held) bool { return of != held{} }) {
+			return true
+		}
+	}
+	return p.pool != held{}
+}
+
+// parts have the name of the resource, or the client and the server of the pool. others is the sum of what they have, and
+// holding are those that hold requests back.
+type parts struct {
+	of      map[string]*part
+	others  [durations]float64
+	holding []string
+}
+
+func partsOf(stations []station, rate float64) *parts {
+	all := &parts{of: map[string]*part{}}
 	for i := range stations {
 		s := &stations[i]
-		if parts[s.waitedFor] == nil {
-			parts[s.waitedFor] = &waiting{}
+		id := s.name
+		if s.pool != nil {
+			id = s.pool.client + ">" + s.pool.server
 		}
-		s.estimate(parts[s.waitedFor], rate, s.utilisation(rate))
+		p := all.of[id]
+		if p == nil {
+			p = &part{waitedFor: s.waitedFor, quotaOf: s.quotaOf}
+			all.of[id] = p
+		}
+		s.estimate(&p.waiting, rate, s.utilisation(rate))
 	}
+	for id, p := range all.of {
+		for d := range all.others {
+			all.others[d] += p.others[d]
+		}
+		if p.holds() {
+			all.holding = append(all.holding, id)
+		}
+	}
+	return all
+}
+
+// with is what requests wait for if what they wait for under one of the names is other.
+func (p *parts) with(name string, other *waiting) *waiting {
+	w := &waiting{others: p.others}
+	own := p.of[name]
+	for d := range w.others {
+		w.others[d] += other.others[d] - own.others[d]
+	}
+	w.hold(other)
+	for _, id := range p.holding {
+		if id != name {
+			w.hold(&p.of[id].waiting)
+		}
+	}
+	w.finish()
+	return w
+}
+
+// hold adds what holds requests back.
+func (w *waiting) hold(of *waiting) {
+	w.pool = w.pool.longest(of.pool)
+	for name, all := range of.replicas {
+		if w.replicas == nil {
+			w.replicas = map[string][]held{}
+		}
+		w.replicas[name] = all
+	}
+}
+
+// longer are the waits for which the 99th percentile is longer at a rate with stations than at another one with others.
+func (f *queues) longer(now []station, mean float64, then []station, rate float64) (all []Wait) {
 	const last = durations - 1
-	seconds := make(map[string]float64, len(parts))
-	for what, w := range parts {
-		w.finish()
-		seconds[what] = f.lines[last].k*w.others[last] + w.quota[last] + w.pool[last]
+	whole, wholeThen := waits(now, mean, (*station).estimate), waits(then, rate, (*station).estimate)
+	was, p99 := f.value(last, &whole), f.value(last, &wholeThen)
+	if !(p99 >= waitsLonger*was) {
+		return nil
 	}
-	return seconds
+	before, after := partsOf(now, mean), partsOf(then, rate)
+	for id, p := range after.of {
+		var as waiting // it was
+		if b := before.of[id]; b != nil {
+			as = b.waiting
+		}
+		w := Wait{For: p.waitedFor, Longer: p99 - f.value(last, after.with(id, &as))}
+		if as.replicas = p.replicas; p.holds() && p.pool == (held{}) && p99-f.value(last, after.with(id, &as)) < w.Longer/2 {
+			w.For = p.quotaOf
+		}
+		if w.Longer >= waitsLeast*(p99-was) {
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, func(a, b Wait) int { return cmp.Or(cmp.Compare(b.Longer, a.Longer), cmp.Compare(a.For, b.For)) })
+	return all[:min(len(all), waitsTold)]
 }

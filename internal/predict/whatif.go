@@ -296,7 +296,7 @@ func (p *Prediction) leaveDurationsOpen() {
 	}
 	for i := range p.Entries {
 		if e := &p.Entries[i]; ceiling && p.Rate >= p.Limit.Value {
-			e.Then, e.Saturated = nil, e.Before != nil
+			e.Then, e.Waits, e.Saturated = nil, nil, e.Before != nil
 		}
 		if then := p.Entries[i].Then; then != nil {
 			for _, of := range then.each() {

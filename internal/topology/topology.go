@@ -84,6 +84,14 @@ func (m *Machine) Refresh() (bool, error) {
 	return true, errors.Join(errs...)
 }
 
+// Close closes the list of CPUs on line.
+func (m *Machine) Close() error {
+	if m.list == nil {
+		return nil
+	}
+	return m.list.Close()
+}
+
 // readOnline reads the list of CPUs on line, into memory that is used again.
 func (m *Machine) readOnline() ([]byte, error) {
 	if m.list == nil {
@@ -91,7 +99,7 @@ func (m *Machine) readOnline() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.list, m.buffer = f, make([]byte, os.Getpagesize()) // sysfs has no longer files
+		m.list, m.buffer = f, make([]byte, os.Getpagesize()) // the kernel writes no more
 	}
 	n, err := m.list.ReadAt(m.buffer, 0)
 	if errors.Is(err, io.EOF) {

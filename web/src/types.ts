@@ -770,8 +770,8 @@ export interface WhatIfEntry {
   then?: Latencies
   /** A resource is used up, so that the queue has no end. */
   saturated?: boolean
-  /** What p99 grows for, the most first: how much of it that is, at the mean rate and then, in seconds. */
-  waits?: { for: string; before: number; then: number }[]
+  /** What p99 is longer for, the longest first: by how much shorter it would be if requests waited for that as they do now, in seconds. */
+  waits?: { for: string; longer: number }[]
   /** How far off each model was on the past, as shares, and at how many times the load that it knew. */
   tested?: { queueing_error: number; scalability_error: number; times: number }
   unknown?: string

@@ -63,9 +63,9 @@ it('says by which model durations were found, and how good it was', () => {
   expect(modelText({ ...e })).toBe('')
 })
 
-it('says what p99 grows for', () => {
+it('says what requests wait for where p99 is longer', () => {
   const e = { node: 'web', name: 'web', rate: 1 }
-  expect(waitsText({ ...e, waits: [{ for: 'the quota of cart', before: 0.0004, then: 0.012 }, { for: 'CPUs of a', before: 0, then: 0.002 }] })).toBe('p99 at web grows for the quota of cart (400 µs → 12.0 ms), CPUs of a (0 → 2.00 ms).')
+  expect(waitsText({ ...e, waits: [{ for: 'the quota of cart', longer: 0.012 }, { for: 'CPUs of a', longer: 0.002 }] })).toBe('p99 at web is longer because requests wait for the quota of cart (+12.0 ms), CPUs of a (+2.00 ms).')
   expect(waitsText(e)).toBe('')
 })
 

@@ -104,11 +104,10 @@ export function modelText(e: WhatIfEntry): string {
   return off === undefined || !e.tested ? `${what}, with too little of the past to test it on` : `${what}, ${percent(off)} off on the past at up to ${e.tested.times.toFixed(1)} times the load that it knew`
 }
 
-/** What p99 grows for; '' where it does not, or that is not known. */
+/** What requests wait for where p99 is longer; '' where it is not, or that is not known. */
 export function waitsText(e: WhatIfEntry): string {
   if (!e.waits?.length) return ''
-  const seconds = (v: number) => (v < 1e-6 ? '0' : duration(v))
-  return `p99 at ${e.name} grows for ${e.waits.map((w) => `${w.for} (${seconds(w.before)} → ${seconds(w.then)})`).join(', ')}.`
+  return `p99 at ${e.name} is longer because requests wait for ${e.waits.map((w) => `${w.for} (+${duration(w.longer)})`).join(', ')}.`
 }
 
 /** The bar of an estimate, on a scale to this share: what is filled, and where the bounds are; of 100. */

@@ -927,6 +927,7 @@ const (
 	edgesVarFlowsFound             = "flows_found"
 	edgesVarHostNetns              = "host_netns"
 	edgesVarHttp2LastId            = "http2_last_id"
+	edgesVarHttp2Left              = "http2_left"
 	edgesVarIteratorPass           = "iterator_pass"
 	edgesVarJiffyNs                = "jiffy_ns"
 	edgesVarLogTransactions        = "log_transactions"
@@ -1099,6 +1100,7 @@ type edgesVariableSpecs struct {
 	FlowsFound           *ebpf.VariableSpec `ebpf:"flows_found"`
 	HostNetns            *ebpf.VariableSpec `ebpf:"host_netns"`
 	Http2LastId          *ebpf.VariableSpec `ebpf:"http2_last_id"`
+	Http2Left            *ebpf.VariableSpec `ebpf:"http2_left"`
 	IteratorPass         *ebpf.VariableSpec `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.VariableSpec `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.VariableSpec `ebpf:"log_transactions"`
@@ -1269,6 +1271,7 @@ type edgesVariables struct {
 	FlowsFound           *ebpf.Variable `ebpf:"flows_found"`
 	HostNetns            *ebpf.Variable `ebpf:"host_netns"`
 	Http2LastId          *ebpf.Variable `ebpf:"http2_last_id"`
+	Http2Left            *ebpf.Variable `ebpf:"http2_left"`
 	IteratorPass         *ebpf.Variable `ebpf:"iterator_pass"`
 	JiffyNs              *ebpf.Variable `ebpf:"jiffy_ns"`
 	LogTransactions      *ebpf.Variable `ebpf:"log_transactions"`

@@ -18,6 +18,9 @@ type streamReader struct {
 	// ended are the connections whose streams are left; sweep ends those.
 	ended *ebpf.Map
 	sweep func() error
+	// left counts what came into ended, and swept is what it was before the last sweep.
+	left  *ebpf.Variable
+	swept uint64
 }
 
 // prepareStreams sizes the maps of http2_streams.h.
@@ -28,7 +31,7 @@ func (p *Net) prepareStreams(spec *edgesSpecs) {
 
 func (p *Net) openStreams(k *host.Kernel, spec *ebpf.CollectionSpec, objects *edgeObjects) error {
 	r := &p.edges.streams
-	r.ended = objects.Http2Ended
+	r.ended, r.left = objects.Http2Ended, objects.Http2Left
 	var err error
 	r.sweep, err = p.openSweep(k, spec, objects.collection, sweepStreams, objects.Http2Streams)
 	return err
@@ -39,25 +42,35 @@ func (r *streamReader) sweepStreams() error {
 	if r.sweep == nil {
 		return nil
 	}
+	var left uint64
+	if err := r.left.Get(&left); err != nil {
+		return fmt.Errorf("reading how many connections left streams: %w", err)
+	}
+	if left == r.swept {
+		return nil
+	}
 	var ended []uint64
 	var id, when uint64
 	all := r.ended.Iterate()
 	for all.Next(&id, &when) {
 		ended = append(ended, id)
 	}
-	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+	some := errors.Is(all.Err(), ebpf.ErrIterationAborted) // the others are there the next time
+	if err := all.Err(); err != nil && !some {
 		return fmt.Errorf("reading the connections that left streams: %w", err)
 	}
-	if len(ended) == 0 {
-		return nil
-	}
-	if err := r.sweep(); err != nil {
-		return fmt.Errorf("ending streams: %w", err)
+	if len(ended) > 0 {
+		if err := r.sweep(); err != nil {
+			return fmt.Errorf("ending streams: %w", err)
+		}
 	}
 	for _, id := range ended {
 		if err := r.ended.Delete(id); err != nil {
 			return fmt.Errorf("forgetting an ended connection: %w", err)
 		}
+	}
+	if !some {
+		r.swept = left
 	}
 	return nil
 }

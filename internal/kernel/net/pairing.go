@@ -18,8 +18,9 @@ type pairReader struct {
 	used atomic.Uint64
 }
 
-// pairInterval is the time between two rounds. An entry may take up room for as long in vain.
-const pairInterval = 10 * time.Second
+// pairInterval is the time between two rounds. An entry may take up room for as long in vain, and a round goes over all of the
+// room that there is.
+const pairInterval = 30 * time.Second
 
 // begin makes the next sweep of connections mark what is there, if it is time.
 func (r *pairReader) begin(now time.Time) (bool, error) {

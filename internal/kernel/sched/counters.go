@@ -73,6 +73,7 @@ func (p *Sched) openCounters(k *host.Kernel) {
 	r := &counterReader{machine: topology.New(p.options.SysFS, k.CPUs), cpus: k.CPUs,
 		events: cmp.Or(p.options.Events, &kernelEvents),
 		procfs: p.options.ProcFS, groups: map[int]*counterGroup{}, refused: map[int]error{}, sums: map[int]*laneSum{}}
+	p.OnClose(r.machine)
 	if _, err := r.machine.Refresh(); err != nil {
 		p.Logger.Warn("where the CPUs are is not all known", "error", err)
 	}
