@@ -330,8 +330,12 @@ func TestDiskLatencyIsThatOfTheSingleRequests(t *testing.T) {
 
 func TestDisksOfTwoGroupsAreApart(t *testing.T) {
 	p := openDisks(t, Options{})
+	kerneltest.CountExactly(t, func(f *kerneltest.Faults, number int) { groupsAreApart(t, f, p, fmt.Sprint(number)) })
+}
+
+func groupsAreApart(t *testing.T, f *kerneltest.Faults, p *blockAndGroups, number string) {
 	device := newLoopDevice(t, 64<<20)
-	groups := []*kerneltest.Group{diskGroup(t, "one", device), diskGroup(t, "two", device)}
+	groups := []*kerneltest.Group{diskGroup(t, "one"+number, device), diskGroup(t, "two"+number, device)}
 	type answer struct {
 		job fioJob
 		err error
@@ -353,7 +357,7 @@ func TestDisksOfTwoGroupsAreApart(t *testing.T) {
 		got := on(readDisks(t, p), device.block, g.ID(t))
 		if want := uint64(8+8*i) << 20; got.Write.Bytes != want || a.job.Write.Bytes != want || got.Write.Operations == 0 ||
 			got.Write.Operations > a.job.Write.Total || got.Write.Latency.Count != got.Write.Operations {
-			t.Errorf("group %d: %+v, want %d bytes as fio: %+v", i, got.Write, want, a.job)
+			f.Errorf("group %d: %+v, want %d bytes as fio: %+v", i, got.Write, want, a.job)
 		}
 	}
 }
@@ -362,8 +366,12 @@ func TestDisksOfTwoGroupsAreApart(t *testing.T) {
 // discards.
 func TestDiskFlushesAndDiscards(t *testing.T) {
 	p := openDisks(t, Options{})
+	kerneltest.CountExactly(t, func(f *kerneltest.Faults, number int) { flushesAndDiscards(t, f, p, fmt.Sprint("flush", number)) })
+}
+
+func flushesAndDiscards(t *testing.T, f *kerneltest.Faults, p *blockAndGroups, group string) {
 	device := newLoopDevice(t, 32<<20)
-	g := diskGroup(t, "flush", device)
+	g := diskGroup(t, group, device)
 	before, earlier := device.diskstats(t), on(readDisks(t, p), device.block, 0)
 	const syncs = 64
 	fio(g, t, "--filename="+device.path, direct, "--rw=write", "--bs=4k", fmt.Sprintf("--size=%dk", 4*syncs),
@@ -374,11 +382,11 @@ func TestDiskFlushesAndDiscards(t *testing.T) {
 	got := on(readDisks(t, p), device.block, g.ID(t))
 	if got.Write.Operations != 2*syncs || got.Write.Bytes != 2*syncs*4096 || got.Discard.Operations != 16 ||
 		got.Discard.Bytes != 1<<20 {
-		t.Errorf("%d writes of %d bytes, %d discards of %d, want %d and 16", got.Write.Operations, got.Write.Bytes,
+		f.Errorf("%d writes of %d bytes, %d discards of %d, want %d and 16", got.Write.Operations, got.Write.Bytes,
 			got.Discard.Operations, got.Discard.Bytes, 2*syncs)
 	}
 	if got.Flush.Operations < syncs || got.Flush.TimeNS == 0 {
-		t.Errorf("%d flushes in %d ns, want %d at least", got.Flush.Operations, got.Flush.TimeNS, syncs)
+		f.Errorf("%d flushes in %d ns, want %d at least", got.Flush.Operations, got.Flush.TimeNS, syncs)
 	}
 	after, all := device.diskstats(t), readDisks(t, p)
 	sum := on(all, device.block, 0)
@@ -391,10 +399,10 @@ func TestDiskFlushesAndDiscards(t *testing.T) {
 		}
 	}
 	if own != after.flushes-before.flushes || sum.Write.Operations+sum.Flush.Operations-own != after.writes-before.writes {
-		t.Errorf("%d flushes of the device, %d writes and %d flushes; the device counted %+v before, %+v after", own,
+		f.Errorf("%d flushes of the device, %d writes and %d flushes; the device counted %+v before, %+v after", own,
 			sum.Write.Operations, sum.Flush.Operations-own, before, after)
 	}
-	checkWhole(t, t, on(all, device.block, 0), earlier, before, device)
+	checkWhole(t, f, on(all, device.block, 0), earlier, before, device)
 }
 
 // TestRequestsThatAreNotNear has an array for a single one.
@@ -419,8 +427,12 @@ func requestsNotNear(t *testing.T, f *kerneltest.Faults, p *blockAndGroups, grou
 // TestRequestsThatFindNoRoom are counted, and reported as untimed.
 func TestRequestsThatFindNoRoom(t *testing.T) {
 	p := openDisks(t, Options{NearRequests: 1, MaxRequests: 1})
+	kerneltest.CountExactly(t, func(f *kerneltest.Faults, number int) { requestsWithoutRoom(t, f, p, fmt.Sprint("untimed", number)) })
+}
+
+func requestsWithoutRoom(t *testing.T, f *kerneltest.Faults, p *blockAndGroups, group string) {
 	device := newLoopDevice(t, 64<<20)
-	g := diskGroup(t, "untimed", device)
+	g := diskGroup(t, group, device)
 	job := fio(g, t, "--filename="+device.path, direct, "--rw=randread", "--bs=4k", "--size=16m", "--ioengine=libaio",
 		"--iodepth=32",
 		"--iodepth_batch=16", "--iodepth_batch_complete_min=16")
@@ -430,7 +442,7 @@ func TestRequestsThatFindNoRoom(t *testing.T) {
 	if got.Read.Bytes != job.Read.Bytes || got.Read.Untimed == 0 ||
 		got.Read.Latency.Count+got.Read.Untimed != got.Read.Operations ||
 		drops[at].Count < got.Read.Untimed {
-		t.Errorf("%+v, %d in the histogram, fio %+v, %+v", got.Read, got.Read.Latency.Count, job, drops[at])
+		f.Errorf("%+v, %d in the histogram, fio %+v, %+v", got.Read, got.Read.Latency.Count, job, drops[at])
 	}
 }
 

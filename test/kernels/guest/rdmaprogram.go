@@ -71,7 +71,8 @@ func jobsOf(ctx context.Context, c *region.Collector) (uint64, error) {
 // to the program's memory is refused.
 func (p *program) compare(ctx context.Context, near, far, writer region.Reader) (string, error) {
 	first, here, there := uint64(0), region.NewCollector(near), region.NewCollector(far)
-	for range 5 {
+	last := time.Now()
+	for rounds := 0; rounds < 5; {
 		var counts [3]uint64
 		for i, reader := range []*region.Collector{here, there, here} {
 			n, err := jobsOf(ctx, reader)
@@ -80,10 +81,14 @@ func (p *program) compare(ctx context.Context, near, far, writer region.Reader) 
 			}
 			counts[i] = n
 		}
-		if counts[0] > counts[1] || counts[1] > counts[2] || counts[1] <= first {
+		standsStill := counts[1] == first // it need not have had a CPU since
+		if counts[0] > counts[1] || counts[1] > counts[2] || counts[1] < first || standsStill && time.Since(last) > rdmaSettled {
 			return "", fmt.Errorf("its counter is %d, by RDMA %d, then %d; before %d", counts[0], counts[1], counts[2], first)
 		}
-		first = counts[1]
+		if !standsStill {
+			first, last = counts[1], time.Now()
+			rounds++
+		}
 	}
 	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
 		return "", err
