@@ -355,8 +355,8 @@ type station struct {
 	cpus float64
 	// host is what its threads find at the CPUs of their host; nil where that is not known.
 	host *hostCPUs
-	// waitedFor says what requests wait for here, and quotaOf, where there is a quota, what they do while that is used up.
-	waitedFor, quotaOf string
+	// waitedFor says what requests wait for here.
+	waitedFor string
 }
 
 // wait is the mean time, in seconds, that a request at the entries waits there for others if it is utilised so:
@@ -431,8 +431,8 @@ func (r *Resource) station(d *Demand, share, visits float64) station {
 	if r.Node == graph.CPUsOf(r.Host) {
 		waitedFor = r.Name
 	}
-	return station{waitedFor: waitedFor, quotaOf: "the quota of " + r.Name, demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
-		of: r.of, name: r.Name, cpus: r.cpus, host: r.host}
+	return station{demand: line, parallel: parallel, share: share, visits: visits, quota: r.ParallelBy == "quota", arrivals: r.arrivals,
+		of: r.of, name: r.Name, cpus: r.cpus, host: r.host, waitedFor: waitedFor}
 }
 
 // stationsOf are resources as they were.

@@ -137,6 +137,7 @@ func (p *connectionsPast) permits() *station {
 	}
 	// Fewer permits are as if each were taken for longer.
 	longer := best / low * modelOff
-	return &station{waitedFor: (&Pool{Open: best, Name: p.Name, Ceiling: true}).name(), demand: &line, parallel: best, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(best, spread),
-		client: p.Client, server: p.Server, takes: takes, holds: Interval{1, best / high / modelOff, &longer}, fixed: fixed}}
+	return &station{demand: &line, parallel: best, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(best, spread),
+		client: p.Client, server: p.Server, takes: takes, holds: Interval{1, best / high / modelOff, &longer}, fixed: fixed},
+		waitedFor: (&Pool{Open: best, Name: p.Name, Ceiling: true}).name()}
 }

@@ -148,8 +148,8 @@ func (p *connectionsPast) station() *station {
 	if !ok {
 		return nil
 	}
-	s := &station{waitedFor: (&Pool{Open: p.Open, Name: p.Name}).name(), demand: &d, parallel: p.Open, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(p.Open, spread),
-		client: p.Client, server: p.Server, takes: takes}}
+	s := &station{demand: &d, parallel: p.Open, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(p.Open, spread),
+		client: p.Client, server: p.Server, takes: takes}, waitedFor: (&Pool{Open: p.Open, Name: p.Name}).name()}
 	if !s.wasWaitedFor(p.all) {
 		return nil
 	}

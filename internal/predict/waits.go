@@ -24,7 +24,7 @@ const (
 // part is what requests wait for at a resource, its replicas included, or for a pool.
 type part struct {
 	waiting
-	waitedFor, quotaOf string
+	waitedFor string
 }
 
 // holds is that it holds requests back, as quotas and pools do.
@@ -37,55 +37,21 @@ func (p *part) holds() bool {
 	return p.pool != held{}
 }
 
-// parts have the name of the resource, or the client and the server of the pool. others is the sum of what they have, and
-// holding are those that hold requests back.
-type parts struct {
-	of      map[string]*part
-	others  [durations]float64
-	holding []string
-}
-
-func partsOf(stations []station, rate float64) *parts {
-	all := &parts{of: map[string]*part{}}
+// partsOf is by the name of the resource, or the client and the server of the pool.
+func partsOf(stations []station, rate float64) map[string]*part {
+	all := map[string]*part{}
 	for i := range stations {
 		s := &stations[i]
 		id := s.name
 		if s.pool != nil {
 			id = s.pool.client + ">" + s.pool.server
 		}
-		p := all.of[id]
-		if p == nil {
-			p = &part{waitedFor: s.waitedFor, quotaOf: s.quotaOf}
-			all.of[id] = p
+		if all[id] == nil {
+			all[id] = &part{waitedFor: s.waitedFor}
 		}
-		s.estimate(&p.waiting, rate, s.utilisation(rate))
-	}
-	for id, p := range all.of {
-		for d := range all.others {
-			all.others[d] += p.others[d]
-		}
-		if p.holds() {
-			all.holding = append(all.holding, id)
-		}
+		s.estimate(&all[id].waiting, rate, s.utilisation(rate))
 	}
 	return all
-}
-
-// with is what requests wait for if what they wait for under one of the names is other.
-func (p *parts) with(name string, other *waiting) *waiting {
-	w := &waiting{others: p.others}
-	own := p.of[name]
-	for d := range w.others {
-		w.others[d] += other.others[d] - own.others[d]
-	}
-	w.hold(other)
-	for _, id := range p.holding {
-		if id != name {
-			w.hold(&p.of[id].waiting)
-		}
-	}
-	w.finish()
-	return w
 }
 
 // hold adds what holds requests back.
@@ -108,18 +74,40 @@ func (f *queues) longer(now []station, mean float64, then []station, rate float6
 		return nil
 	}
 	before, after := partsOf(now, mean), partsOf(then, rate)
-	for id, p := range after.of {
+	var holding []string
+	for id, p := range after {
+		if p.holds() {
+			holding = append(holding, id)
+		}
+	}
+	// longerFor is by how much shorter the percentile is if a part is something else.
+	longerFor := func(id string, other *waiting) float64 {
+		w := waiting{others: wholeThen.others}
+		for d := range w.others {
+			w.others[d] += other.others[d] - after[id].others[d]
+		}
+		w.hold(other)
+		for _, holder := range holding {
+			if holder != id {
+				w.hold(&after[holder].waiting)
+			}
+		}
+		w.finish()
+		return p99 - f.value(last, &w)
+	}
+	for id, p := range after {
 		var as waiting // it was
-		if b := before.of[id]; b != nil {
+		if b := before[id]; b != nil {
 			as = b.waiting
 		}
-		w := Wait{For: p.waitedFor, Longer: p99 - f.value(last, after.with(id, &as))}
-		if as.replicas = p.replicas; p.holds() && p.pool == (held{}) && p99-f.value(last, after.with(id, &as)) < w.Longer/2 {
-			w.For = p.quotaOf
+		w := Wait{For: p.waitedFor, Longer: longerFor(id, &as)}
+		if w.Longer < waitsLeast*(p99-was) {
+			continue
 		}
-		if w.Longer >= waitsLeast*(p99-was) {
-			all = append(all, w)
+		if as.replicas = p.replicas; p.holds() && p.pool == (held{}) && longerFor(id, &as) < w.Longer/2 {
+			w.For = "the quota of " + id // most of it
 		}
+		all = append(all, w)
 	}
 	slices.SortFunc(all, func(a, b Wait) int { return cmp.Or(cmp.Compare(b.Longer, a.Longer), cmp.Compare(a.For, b.For)) })
 	return all[:min(len(all), waitsTold)]

@@ -55,8 +55,8 @@ func (r *streamReader) sweepStreams() error {
 	for all.Next(&id, &when) {
 		ended = append(ended, id)
 	}
-	some := errors.Is(all.Err(), ebpf.ErrIterationAborted) // the others are there the next time
-	if err := all.Err(); err != nil && !some {
+	aborted := errors.Is(all.Err(), ebpf.ErrIterationAborted) // the others are there the next time
+	if err := all.Err(); err != nil && !aborted {
 		return fmt.Errorf("reading the connections that left streams: %w", err)
 	}
 	if len(ended) > 0 {
@@ -69,7 +69,7 @@ func (r *streamReader) sweepStreams() error {
 			return fmt.Errorf("forgetting an ended connection: %w", err)
 		}
 	}
-	if !some {
+	if !aborted {
 		r.swept = left
 	}
 	return nil
