@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -85,9 +86,7 @@ func TestKernels(t *testing.T) {
 						t.Errorf("%s: %s is %s: %s", r.Release, f.Name, f.State, f.Reason)
 					}
 				}
-				if t.Failed() || testing.Verbose() && only != "" {
-					t.Logf("the guest's console:\n%s", console.Bytes())
-				}
+				showConsole(t, s.name, console.Bytes())
 			})
 		}
 	})
@@ -98,6 +97,22 @@ func TestKernels(t *testing.T) {
 		}
 	}
 	fmt.Print(table(had))
+}
+
+// showConsole shows what a guest printed: all of it where one guest was asked for, and of one that failed what its kernel
+// said and its end. (What its failed tests printed is in the report, and would be lost in all that the others did.)
+func showConsole(t *testing.T, guest string, console []byte) {
+	t.Helper()
+	if os.Getenv("OUTSIGHT_KERNEL") != "" && (t.Failed() || testing.Verbose()) {
+		t.Logf("the guest's console:\n%s", console)
+	} else if t.Failed() {
+		const end = 60
+		lines := strings.Split(string(console), "\n")
+		isKernels := regexp.MustCompile(`^\[ *[0-9]+\.[0-9]{6}\]`).MatchString
+		kernels := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !isKernels(line) })
+		t.Logf("the guest's kernel (all that the guest printed is there with OUTSIGHT_KERNEL=%s):\n%s\nand the end:\n%s", guest,
+			strings.Join(kernels[:min(len(kernels), end)], "\n"), strings.Join(lines[max(0, len(lines)-end):], "\n"))
+	}
 }
 
 func settings(s series) (all []string) {

@@ -57,9 +57,7 @@ func TestRDMA(t *testing.T) {
 				t.Error(err)
 			}
 			expectChecks(t, &r)
-			if t.Failed() || testing.Verbose() && only != "" {
-				t.Logf("the guest's console:\n%s", console.Bytes())
-			}
+			showConsole(t, s.name, console.Bytes())
 		})
 	}
 }
