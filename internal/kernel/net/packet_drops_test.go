@@ -113,9 +113,21 @@ func sendMany(conn *net.UDPConn, datagrams int) {
 // settled waits until as many were dropped as are wanted, and no more.
 func settled(t *testing.T, p *Net, netns uint32, want map[string]uint64) {
 	t.Helper()
+	settledSince(t, p, netns, nil, want)
+}
+
+// settledSince is settled where some packets had been dropped before.
+func settledSince(t *testing.T, p *Net, netns uint32, before, want map[string]uint64) {
+	t.Helper()
 	var got map[string]uint64
 	for end := time.Now().Add(kerneltest.Patience()); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if got = dropped(t, p, netns); fmt.Sprint(got) == fmt.Sprint(want) {
+		got = dropped(t, p, netns)
+		for name, n := range before {
+			if got[name] -= n; got[name] == 0 {
+				delete(got, name)
+			}
+		}
+		if fmt.Sprint(got) == fmt.Sprint(want) {
 			return
 		}
 	}
@@ -246,6 +258,7 @@ func TestPacketsDroppedOnTheWay(t *testing.T) {
 	client, clientNS := n.namespace("client")
 	_, routerNS := n.namespace("router")
 	_, firstNS := n.namespace("first")
+	beforeAtRouter, beforeAtFirst, beforeAtClient := dropped(t, p, routerNS), dropped(t, p, firstNS), dropped(t, p, clientNS)
 	for _, program := range []string{"iptables", "ip6tables"} {
 		n.in("first", program, "-w", "-A", "INPUT", "-p", "udp", "--dport", "7009", "-j", "DROP")
 	}
@@ -298,9 +311,9 @@ func TestPacketsDroppedOnTheWay(t *testing.T) {
 			})
 		}
 	}
-	settled(t, p, firstNS, map[string]uint64{"NETFILTER_DROP eth0": 200, "NO_SOCKET eth0": 52})
-	settled(t, p, routerNS, map[string]uint64{"IP_INHDR to1": 20})
-	settled(t, p, clientNS, map[string]uint64{"NETFILTER_DROP ": 60})
+	settledSince(t, p, firstNS, beforeAtFirst, map[string]uint64{"NETFILTER_DROP eth0": 200, "NO_SOCKET eth0": 52})
+	settledSince(t, p, routerNS, beforeAtRouter, map[string]uint64{"IP_INHDR to1": 20})
+	settledSince(t, p, clientNS, beforeAtClient, map[string]uint64{"NETFILTER_DROP ": 60})
 	if owner := ownerOf(t, p, clientNS, "NETFILTER_DROP"); owner != kerneltest.OwnCgroup(t) {
 		t.Errorf("what was not sent is of the control group %d, want %d", owner, kerneltest.OwnCgroup(t))
 	}

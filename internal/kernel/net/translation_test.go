@@ -171,7 +171,25 @@ func newNetwork(t *testing.T) *network {
 		n.in(name, "ip", "route", "add", "default", "via", fmt.Sprintf("10.213.%d.1", subnet))
 		n.in(name, "ip", "-6", "route", "add", "default", "via", fmt.Sprintf("fd13:%d::1", subnet))
 	}
+	for i, name := range []string{"client", "first", "second"} {
+		n.awaitQueue("router", fmt.Sprintf("to%d", i+1))
+		n.awaitQueue(name, "eth0")
+	}
 	return n
+}
+
+// awaitQueue waits until a link that is up may send. A busy kernel lets it do so up to a second after its peer is up, and
+// drops what is sent before, such as the kernel's own reports of multicast listeners.
+func (n *network) awaitQueue(namespace, link string) {
+	n.t.Helper()
+	var shown []byte
+	for end := time.Now().Add(kerneltest.Patience()); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		shown, _ = exec.Command("ip", "-netns", n.name(namespace), "link", "show", link).CombinedOutput()
+		if strings.Contains(string(shown), " state UP ") && !strings.Contains(string(shown), " qdisc noop ") {
+			return
+		}
+	}
+	n.t.Fatalf("%s in %s cannot send: %s", link, namespace, shown)
 }
 
 func (n *network) name(namespace string) string { return n.prefix + namespace }
