@@ -106,7 +106,7 @@ func showConsole(t *testing.T, guest string, console []byte) {
 	if os.Getenv("OUTSIGHT_KERNEL") != "" && (t.Failed() || testing.Verbose()) {
 		t.Logf("the guest's console:\n%s", console)
 	} else if t.Failed() {
-		const end = 60
+		const end = 200
 		lines := strings.Split(string(console), "\n")
 		isKernels := regexp.MustCompile(`^\[ *[0-9]+\.[0-9]{6}\]`).MatchString
 		kernels := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !isKernels(line) })

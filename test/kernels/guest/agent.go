@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -28,13 +29,17 @@ const (
 
 // agentCounts runs the built agent beside two groups that talk, one that is throttled and one
 // that runs out of memory, and holds what /metrics says against what is true.
-func agentCounts() (string, error) {
+func agentCounts() (_ string, err error) {
 	agent, ended, err := startAgent("/outsight-agent")
 	if err != nil {
 		return "", err
 	}
 	defer func() {
-		agent.Signal(syscall.SIGTERM)
+		end := syscall.SIGTERM
+		if _, unanswered := errors.AsType[*url.Error](err); unanswered {
+			end = syscall.SIGQUIT // it says what its goroutines wait for
+		}
+		agent.Signal(end)
 		<-ended
 	}()
 	if err := eventually(ended, func() error { _, err := metrics(); return err }); err != nil {
