@@ -112,12 +112,12 @@ func TestShortContainerOnThisHost(t *testing.T) {
 	for began := time.Now(); ; {
 		snapshots(1)
 		mu.Lock()
-		all := since >= 0
+		readings, all := len(seen), since >= 0
 		mu.Unlock()
 		if all {
 			break
 		} else if time.Since(began) > testPatience {
-			t.Fatalf("some control group had no owner in each of %d readings", len(seen))
+			t.Fatalf("in each of %d readings some control group had no owner", readings)
 		}
 	}
 
