@@ -317,8 +317,8 @@ type collectedHistogram struct {
 	Count      uint64  `json:"count"`
 	SumSeconds float64 `json:"sum_seconds"`
 	// The percentiles are missing while nothing was counted.
-	P50Seconds *float64 `json:"p50_seconds,omitempty"`
-	P99Seconds *float64 `json:"p99_seconds,omitempty"`
+	P50Seconds *graph.Seconds `json:"p50_seconds,omitempty"`
+	P99Seconds *graph.Seconds `json:"p99_seconds,omitempty"`
 }
 
 func jsonOf(r *collectResult) collectJSON {
@@ -399,7 +399,7 @@ func (e *collectedEntry) fill(of region.Figures) {
 		}
 		h := collectedHistogram{Count: f.Histogram.Count, SumSeconds: float64(f.Histogram.SumNS) / model.Nanoseconds}
 		if h.Count > 0 {
-			p50, p99 := f.Histogram.Quantile(0.5), f.Histogram.Quantile(0.99)
+			p50, p99 := graph.Seconds(f.Histogram.Quantile(0.5)), graph.Seconds(f.Histogram.Quantile(0.99))
 			h.P50Seconds, h.P99Seconds = &p50, &p99
 		}
 		e.Histograms[series] = h

@@ -42,7 +42,7 @@ func agentCounts() (_ string, err error) {
 		agent.Signal(end)
 		<-ended
 	}()
-	if err := eventually(ended, func() error { _, err := metrics(); return err }); err != nil {
+	if err := within(startLimit, ended, func() error { _, err := metrics(); return err }); err != nil {
 		return "", err
 	}
 	if withoutEdges() {

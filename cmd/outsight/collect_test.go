@@ -1,0 +1,30 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"outsight/internal/model"
+	"outsight/internal/region"
+)
+
+// What a histogram cannot tell apart, from model.OverflowThreshold on, is a number that JSON does not have.
+func TestCollectedPercentilesPastTheHistogram(t *testing.T) {
+	var h model.Histogram
+	h.Add(2 * model.OverflowThreshold)
+	var e collectedEntry
+	e.fill(region.Figures{{Metric: &region.Metric{Name: "wait", Per: uint64(time.Second)}, Histogram: &h}})
+	text, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"p99_seconds":"+Inf"`; !strings.Contains(string(text), want) {
+		t.Errorf("%s: want %s in it", text, want)
+	}
+	var back collectedEntry
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Error(err)
+	}
+}
