@@ -12,13 +12,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"outsight/internal/access"
 	"outsight/internal/frame"
 	"outsight/internal/kernel"
 	responder "outsight/internal/kernel/region"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 	"outsight/internal/region"
 	"outsight/internal/region/rdma"
 	"outsight/internal/region/shm"
@@ -186,13 +185,10 @@ func (r *regions) open(o *HostOptions, keys []region.Key, allow []netip.Prefix) 
 		return err
 	}
 	m := r.host.Machine
-	wall, monotonic, err := clocks()
-	if err != nil {
-		return err
-	}
+	ns := monotonic.Now()
 	if r.writer, err = region.NewWriter(r.memory[region.ControlID].Bytes, r.memory[region.DictionaryID].Bytes,
-		region.Control{EpochNS: uint64(o.Epoch.UnixNano()), WallNS: wall, MonotonicNS: monotonic, CPUs: uint32(m.Cores),
-			BootID: m.BootID, Host: m.Name, Regions: described, Metrics: metrics}); err != nil {
+		region.Control{EpochNS: uint64(o.Epoch.UnixNano()), WallNS: ns + uint64(monotonic.WallAhead()), MonotonicNS: ns,
+			CPUs: uint32(m.Cores), BootID: m.BootID, Host: m.Name, Regions: described, Metrics: metrics}); err != nil {
 		return err
 	}
 	if err := r.serveSocket(o.Regions.Socket); err != nil {
@@ -359,23 +355,11 @@ func (r *regions) Consume(context.Context, *frame.Frame) error {
 			n.Groups[id] = c.ID
 		}
 	}
-	wall, monotonic, err := clocks()
-	if err != nil {
-		return err
-	}
-	leftOut, err := r.writer.Update(n, monotonic, wall)
+	ns := monotonic.Now()
+	leftOut, err := r.writer.Update(n, ns, ns+uint64(monotonic.WallAhead()))
 	r.leftOut.Store(uint64(leftOut))
 	r.applications.update()
 	return err
-}
-
-// clocks are the wall clock and the monotonic one, in ns.
-func clocks() (wall, monotonic uint64, err error) {
-	var w, m unix.Timespec
-	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &w), unix.ClockGettime(unix.CLOCK_MONOTONIC, &m)); err != nil {
-		return 0, 0, fmt.Errorf("reading the clocks: %w", err)
-	}
-	return uint64(w.Nano()), uint64(m.Nano()), nil
 }
 
 // Features implements Reporter.

@@ -11,6 +11,7 @@ import (
 
 	"outsight/internal/csvy"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 	"outsight/internal/report"
 )
 
@@ -22,7 +23,7 @@ type service struct {
 
 func newService() *service {
 	s := &service{script: newScript()}
-	s.begun = monotonicNS() // what is to come is never too old
+	s.begun = monotonic.Now() // what is to come is never too old
 	s.add(&model.Container{ID: "web", Name: "web", Cgroup: 10})
 	return s
 }

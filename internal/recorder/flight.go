@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // FlightOptions of a Flight. The zero value works.
@@ -124,7 +125,7 @@ func (f *Flight) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			f.drain()
-			if now := monotonicNS(); f.kept.o.Detect != nil && now >= f.kept.scanned+uint64(settled+f.kept.o.Every) {
+			if now := monotonic.Now(); f.kept.o.Detect != nil && now >= f.kept.scanned+uint64(settled+f.kept.o.Every) {
 				f.scan(now)
 			}
 		}
@@ -152,7 +153,7 @@ func (f *Flight) drain() {
 	f.err = f.ticks.Drain(f.add)
 	f.sums.drop(ended)
 	f.losses = f.ticks.Losses()
-	f.evict(monotonicNS())
+	f.evict(monotonic.Now())
 }
 
 // add appends a tick to the open block. mu must be held.
@@ -299,7 +300,7 @@ type FlightData struct {
 func (f *Flight) Data(last time.Duration) *FlightData {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := monotonicNS()
+	now := monotonic.Now()
 	return f.data(now - min(now, uint64(last)))
 }
 

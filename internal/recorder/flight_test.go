@@ -9,6 +9,7 @@ import (
 
 	"outsight/internal/csvy"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // TestFlightIsTheRecording holds what was kept, sent as JSON and written again, against what a
@@ -16,7 +17,7 @@ import (
 func TestFlightIsTheRecording(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := newScript()
-	s.begun = monotonicNS() - uint64(time.Minute)
+	s.begun = monotonic.Now() - uint64(time.Minute)
 	s.add(&model.Container{ID: "web", Name: "web", Cgroup: 10, Labels: map[string]string{"a": "b"}})
 	s.add(&model.Container{ID: "db", Name: "db", Cgroup: 11})
 	twin := *s
@@ -94,7 +95,7 @@ func TestFlightIsTheRecording(t *testing.T) {
 // TestFlightKnowsNamesThatCameLater: a container's first block is of before its name was known.
 func TestFlightKnowsNamesThatCameLater(t *testing.T) {
 	s := newScript()
-	s.begun = monotonicNS() - uint64(time.Minute)
+	s.begun = monotonic.Now() - uint64(time.Minute)
 	s.add(&model.Container{ID: "web", Cgroup: 10})
 	f := NewFlight(s, s, FlightOptions{})
 	for i := range uint64(300) { // more than one block
@@ -118,7 +119,7 @@ func TestFlightKnowsNamesThatCameLater(t *testing.T) {
 
 func TestFlightIsBounded(t *testing.T) {
 	s := newScript()
-	s.begun = monotonicNS() - uint64(500*time.Second)
+	s.begun = monotonic.Now() - uint64(500*time.Second)
 	s.add(&model.Container{ID: "web", Name: "web", Cgroup: 10})
 	f := NewFlight(s, s, FlightOptions{MaxBytes: 20000, Keep: 300 * time.Second})
 	for i := range uint64(9900) { // 495 s
@@ -135,7 +136,7 @@ func TestFlightIsBounded(t *testing.T) {
 	}
 	f.o.MaxBytes = 1 << 20
 	f.drain()
-	if oldest := monotonicNS() - f.blocks[0].LastNS; oldest > uint64(301*time.Second) {
+	if oldest := monotonic.Now() - f.blocks[0].LastNS; oldest > uint64(301*time.Second) {
 		t.Errorf("the oldest block is %v old", time.Duration(oldest))
 	}
 	if len(f.Data(15*time.Second).Blocks) > 4 {

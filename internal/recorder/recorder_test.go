@@ -11,6 +11,7 @@ import (
 
 	"outsight/internal/csvy"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 const interval = 50 * time.Millisecond
@@ -28,7 +29,7 @@ type script struct {
 }
 
 func newScript() *script {
-	return &script{owners: map[model.CgroupID]*model.Container{}, begun: monotonicNS() + uint64(interval),
+	return &script{owners: map[model.CgroupID]*model.Container{}, begun: monotonic.Now() + uint64(interval),
 		running: []*model.Container{{ID: model.HostContainerID, Name: "host", Runtime: model.HostRuntime}}}
 }
 
@@ -270,7 +271,7 @@ func TestMissingTicksAreLost(t *testing.T) {
 func TestReadingsAreInTheNextRow(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		s, written := newScript(), sheets{}
-		s.begun = monotonicNS() - uint64(time.Second)
+		s.begun = monotonic.Now() - uint64(time.Second)
 		s.add(&model.Container{ID: "web", Name: "web", Cgroup: 10})
 		f := &files{}
 		r := New(s, s, f, Options{Create: written.create, HoldFiles: hold})

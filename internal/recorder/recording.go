@@ -12,6 +12,7 @@ import (
 
 	"outsight/internal/csvy"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // Writer writes the rows of one container.
@@ -154,8 +155,8 @@ func New(ticks Ticks, containers Containers, files Files, o Options) *Recording 
 
 // now compares the clocks.
 func now() clock {
-	ns := monotonicNS()
-	return clock{wall: time.Now(), monotonic: ns}
+	ns := monotonic.Now()
+	return clock{wall: monotonic.Wall(ns), monotonic: ns}
 }
 
 // threadTime is the CPU time of the calling thread in ns.
@@ -163,14 +164,6 @@ func threadTime() uint64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
 		panic("BUG: no clock of a thread's CPU time: " + err.Error())
-	}
-	return uint64(t.Nano())
-}
-
-func monotonicNS() uint64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic("BUG: no monotonic clock: " + err.Error())
 	}
 	return uint64(t.Nano())
 }
@@ -239,7 +232,7 @@ func (r *Recording) readFiles() {
 			w.lane = append(w.lane, reading{values: make([]float64, len(r.columns)-r.kernel)})
 		}
 		at := &w.lane[w.used]
-		at.ns = monotonicNS()
+		at.ns = monotonic.Now()
 		if err := r.files.Read(t.container, at.values, r.o.HoldFiles); err != nil && r.filesErr == nil {
 			r.filesErr = err
 		}

@@ -18,8 +18,9 @@ const module = "outsight/"
 // allowed says which packages of the module a package may import, and why. A package that is not
 // in it fails the test: whoever adds one decides here where it belongs.
 var allowed = map[string]map[string]string{
-	"internal/model": {},
-	"internal/frame": {"internal/model": "columns are those of the registry"},
+	"internal/model":     {},
+	"internal/monotonic": {},
+	"internal/frame":     {"internal/model": "columns are those of the registry"},
 	"internal/framelog": {
 		"internal/frame":   "what it keeps",
 		"internal/model":   "histograms and names of columns",
@@ -42,13 +43,17 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/kernel/host": {"internal/model": "features, parts and histograms are values of the model"},
 	"internal/kernel/sched": {
-		"internal/model": "counters out", "internal/kernel/host": "what all modules need",
+		"internal/monotonic": "the clock of the kernel's programs",
+		"internal/model":     "counters out", "internal/kernel/host": "what all modules need",
 		"internal/topology": "which hardware threads share a core, and which CPUs are on line",
 	},
 	"internal/kernel/net": {"internal/model": "counters out", "internal/kernel/host": "what all modules need",
+		"internal/monotonic": "the clock of the kernel's programs",
 		"internal/netns": "which interfaces are the host's uplinks"},
-	"internal/kernel/block":  {"internal/model": "counters out", "internal/kernel/host": "what all modules need"},
-	"internal/kernel/tick":   {"internal/model": "ticks out", "internal/kernel/host": "what all modules need"},
+	"internal/kernel/block": {"internal/model": "counters out", "internal/kernel/host": "what all modules need",
+		"internal/monotonic": "the clock of the kernel's programs"},
+	"internal/kernel/tick": {"internal/model": "ticks out", "internal/kernel/host": "what all modules need",
+		"internal/monotonic": "the clock of the kernel's programs"},
 	"internal/kernel/groups": {"internal/model": "figures out", "internal/kernel/host": "what all modules need"},
 	"internal/kernel/forward": {
 		"internal/model": "counters out", "internal/kernel/host": "what all modules need",
@@ -91,6 +96,7 @@ var allowed = map[string]map[string]string{
 		"internal/otlp":  "the names of labels",
 	},
 	"internal/agent": {
+		"internal/monotonic":  "the clock of the kernel's programs",
 		"internal/model":      "snapshots",
 		"internal/frame":      "which leave it as frames",
 		"internal/kernel":     "the kernel's counters are its source",
@@ -128,8 +134,9 @@ var allowed = map[string]map[string]string{
 	"internal/budget":     {},
 	"internal/hostclock":  {"internal/model": "what was read, and for how long it counts"},
 	"internal/recorder": {
-		"internal/model": "ticks in, containers beside them",
-		"internal/csvy":  "rows out: the names of columns, and the heads of files",
+		"internal/model":     "ticks in, containers beside them",
+		"internal/csvy":      "rows out: the names of columns, and the heads of files",
+		"internal/monotonic": "the clock of the kernel's programs",
 	},
 	"internal/quota":   {},
 	"internal/damaged": {},

@@ -8,6 +8,7 @@ import (
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 const filesRemedy = "Linux 5.12 or later with BTF and CONFIG_TASK_IO_ACCOUNTING"
@@ -104,7 +105,7 @@ func (p *Block) makeFiles(k *host.Kernel) (*filesReader, *ebpf.CollectionSpec, *
 	}
 	shared := p.groups.Share(spec)
 	object.FilesOfSlot.MaxEntries = object.CgroupSlots.MaxEntries
-	err = errors.Join(object.BeganNs.Set(host.MonotonicNS()),
+	err = errors.Join(object.BeganNs.Set(monotonic.Now()),
 		object.CgroupSubsysIndex.Set(k.Subsys))
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("BUG: setting the object's constants: %w", err)

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"time"
 
@@ -81,30 +80,3 @@ func (d *ClockDifference) Read(c *Clocks) (int64, error) {
 
 // NS is the difference at the last comparison.
 func (d *ClockDifference) NS() int64 { return d.ns }
-
-// MonotonicNS is the clock of the kernel programs (bpf_ktime_get_ns).
-func MonotonicNS() uint64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic("BUG: no monotonic clock: " + err.Error())
-	}
-	return uint64(t.Nano())
-}
-
-// WallClockAhead is how far the wall clock is ahead of CLOCK_MONOTONIC.
-func WallClockAhead() (ahead time.Duration) {
-	// What interrupts the reading of the clocks makes it longer: the shortest of some is taken.
-	shortest := uint64(math.MaxUint64)
-	for range 5 {
-		before, wall, after := MonotonicNS(), time.Now().UnixNano(), MonotonicNS()
-		if took := after - before; took < shortest {
-			shortest, ahead = took, time.Duration(wall-int64(before+took/2))
-		}
-	}
-	return ahead
-}
-
-// EventTime turns the kernel's monotonic nanoseconds into wall-clock time.
-func EventTime(ns uint64) time.Time {
-	return time.Now().Add(-time.Duration(MonotonicNS() - ns))
-}

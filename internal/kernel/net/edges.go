@@ -16,6 +16,7 @@ import (
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 var (
@@ -246,7 +247,7 @@ func (p *Net) ReadEdges() ([]model.KernelEdge, error) {
 	r.quotas.begin(edgesQuotaQUOTA_ENDPOINTS)
 	endpoints := r.endpoints.read(now, r.quotas)
 	r.packets.samples.take(r.packets.edges.Entries)
-	ahead := host.WallClockAhead()
+	ahead := monotonic.WallAhead()
 	all := r.spare[:0]
 	if before := int(r.used.Load()); all == nil || cap(all) > 2*before+keptAnswers {
 		all = make([]model.KernelEdge, 0, before+8) // the first, or there were many more

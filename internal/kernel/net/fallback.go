@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"outsight/internal/kernel/host"
+	"outsight/internal/monotonic"
 )
 
 const (
@@ -92,7 +93,7 @@ func (p *Net) watch(on bool) error {
 	if on {
 		p.edges.watched++
 	}
-	if err := p.edges.objects.WatchedSinceNs.Set(host.MonotonicNS()); err != nil {
+	if err := p.edges.objects.WatchedSinceNs.Set(monotonic.Now()); err != nil {
 		return fmt.Errorf("setting since when the data hooks count: %w", err)
 	}
 	return p.goOnWatching(on)

@@ -9,6 +9,7 @@ import (
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 const (
@@ -59,13 +60,13 @@ func (p *Net) openPacketSamples(objects *edgeObjects, edges int) (*sampleReader,
 		return nil, err
 	}
 	p.OnClose(ring)
-	return &sampleReader{ring: ring, total: objects.PacketsSampled, readAt: host.MonotonicNS(),
+	return &sampleReader{ring: ring, total: objects.PacketsSampled, readAt: monotonic.Now(),
 		edges: make([]edgeSamples, edges)}, nil
 }
 
 // take reads what was sampled since the last time, and sets by it the level from which on packets of an edge are.
 func (r *sampleReader) take(packets []edgesEdgePackets) {
-	now := host.MonotonicNS()
+	now := monotonic.Now()
 	var total uint64
 	if r.total.Get(&total) != nil {
 		return // of memory that is mapped

@@ -5,9 +5,9 @@ import (
 	"net"
 	"testing"
 
-	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // What happens on a connection while transfers are shed is not guessed afterwards.
@@ -103,7 +103,7 @@ func TestShedTransfers(t *testing.T) {
 	if _, err := p.Transactions(); err != nil { // what was logged before
 		t.Fatal(err)
 	}
-	again := host.MonotonicNS()
+	again := monotonic.Now()
 	kerneltest.Restore(t, p, "transfers")
 	for range 5 {
 		ask(whole)

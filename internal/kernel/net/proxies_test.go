@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // Of the workloads that are proxies: where they send requests to, and what they wait before.
@@ -60,15 +60,15 @@ func stampingProxy() int {
 			if err != nil {
 				return err
 			}
-			received := host.MonotonicNS()
+			received := monotonic.Now()
 			if pause > 0 {
 				time.Sleep(pause)
 			}
-			before := host.MonotonicNS()
+			before := monotonic.Now()
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return err
 			}
-			after := host.MonotonicNS()
+			after := monotonic.Now()
 			mu.Lock()
 			took = append(took, [2]uint64{before - received, after - received})
 			mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 const (
@@ -347,7 +348,7 @@ func (r *cgroupReader) removeGoneThreads() (removed int, err error) {
 // running threads count up to their last switch only.
 func (r *cgroupReader) now() (uint64, error) {
 	if !r.runQueueClock {
-		return host.MonotonicNS(), nil
+		return monotonic.Now(), nil
 	}
 	if r.clocks == nil {
 		return 0, nil
@@ -356,7 +357,7 @@ func (r *cgroupReader) now() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return host.MonotonicNS() + uint64(ahead), nil
+	return monotonic.Now() + uint64(ahead), nil
 }
 
 // cpuSnapshot is what runs on a CPU, and what its group's lane there counts up to now, of one moment.

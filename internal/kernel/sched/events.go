@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 
-	"outsight/internal/kernel/host"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // readEventsFrom hands the ring's events on until the reader is closed.
@@ -55,6 +55,6 @@ func decodeEvent(raw []byte) (model.CgroupEvent, bool) {
 	}
 	return model.CgroupEvent{
 		Kind: model.CgroupEventKind(e.Kind), ID: model.CgroupID(e.Id), Path: string(path),
-		PID: int(e.Pid), Time: host.EventTime(e.TimeNs),
+		PID: int(e.Pid), Time: monotonic.Wall(e.TimeNs),
 	}, true
 }

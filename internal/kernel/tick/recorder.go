@@ -19,6 +19,7 @@ import (
 
 	"outsight/internal/kernel/host"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // The least and the greatest time between two ticks of a recording.
@@ -238,7 +239,7 @@ func (r *Recorder) start(spec *ebpf.CollectionSpec, clocksRead *ebpf.Variable) e
 		return err
 	}
 	interval := uint64(r.interval)
-	return r.arm((host.MonotonicNS()/interval + 1) * interval)
+	return r.arm((monotonic.Now()/interval + 1) * interval)
 }
 
 // findStates attaches what the samples' memory and throttling need: the removal first.
@@ -339,7 +340,7 @@ func (r *Recorder) Pause() { atomic.StoreUint32(&r.control.Entries[0].Stopped, 1
 // Resume starts the timers again, with a tick that is due within two intervals.
 func (r *Recorder) Resume() error {
 	interval := uint64(r.interval)
-	return r.arm((host.MonotonicNS()/interval + 2) * interval)
+	return r.arm((monotonic.Now()/interval + 2) * interval)
 }
 
 // Interval between two ticks.

@@ -23,6 +23,7 @@ import (
 	"outsight/internal/kernel/host"
 	"outsight/internal/kernel/kerneltest"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 )
 
 // recording are ticks with samples of their own.
@@ -97,12 +98,12 @@ func TestRecorderTicksOnceEachInterval(t *testing.T) {
 	p := open(t)
 	for _, interval := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
 		t.Run(interval.String(), func(t *testing.T) {
-			begun := host.MonotonicNS()
+			begun := monotonic.Now()
 			r := record(t, p, RecorderOptions{Interval: interval})
 			r.run(t, time.Second)
-			ended := host.MonotonicNS()
+			ended := monotonic.Now()
 			r.pause(t)
-			drained := host.MonotonicNS()
+			drained := monotonic.Now()
 			if len(r.ticks) == 0 {
 				t.Fatal("no ticks")
 			}
@@ -145,7 +146,7 @@ func TestEitherTimerTakesTheTicks(t *testing.T) {
 		r.pause(t)
 		r.ticks = nil
 		c := &r.control.Entries[0]
-		atomic.StoreUint64(&c.DueNs, host.MonotonicNS())
+		atomic.StoreUint64(&c.DueNs, monotonic.Now())
 		atomic.StoreUint32(&c.Stopped, 0)
 		if err := r.startTimer(uint32(number)); err != nil {
 			t.Fatal(err)
@@ -174,11 +175,11 @@ func TestRecorderTicksSumToTheGroupsCPUTime(t *testing.T) {
 	r := record(t, p, RecorderOptions{Interval: 2 * time.Millisecond})
 	r.run(t, 100*time.Millisecond)
 	r.ticks = nil
-	begun, stolen := host.MonotonicNS(), kerneltest.StolenTime(t)
+	begun, stolen := monotonic.Now(), kerneltest.StolenTime(t)
 	before := g.CPUTime(t)
 	r.run(t, 2*time.Second)
 	after := g.CPUTime(t)
-	ended := host.MonotonicNS()
+	ended := monotonic.Now()
 	samples, ticks := r.of(g.ID(t))
 	if len(samples) < 500 {
 		t.Fatalf("%d samples of the group in two seconds", len(samples))
@@ -399,7 +400,7 @@ func TestRecorderSeesGroupsComeAndGo(t *testing.T) {
 	r.run(t, 50*time.Millisecond)
 	g := kerneltest.NewGroup(t, "coming")
 	id := g.ID(t)
-	began := host.MonotonicNS()
+	began := monotonic.Now()
 	_, stop := g.Start(t, "idle")
 	r.run(t, 50*time.Millisecond)
 	_, ticks := r.of(id)
