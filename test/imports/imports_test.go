@@ -49,7 +49,7 @@ var allowed = map[string]map[string]string{
 	},
 	"internal/kernel/net": {"internal/model": "counters out", "internal/kernel/host": "what all modules need",
 		"internal/monotonic": "the clock of the kernel's programs",
-		"internal/netns": "which interfaces are the host's uplinks"},
+		"internal/netns":     "which interfaces are the host's uplinks"},
 	"internal/kernel/block": {"internal/model": "counters out", "internal/kernel/host": "what all modules need",
 		"internal/monotonic": "the clock of the kernel's programs"},
 	"internal/kernel/tick": {"internal/model": "ticks out", "internal/kernel/host": "what all modules need",
