@@ -42,7 +42,7 @@ func agentCounts() (_ string, err error) {
 		agent.Signal(end)
 		<-ended
 	}()
-	if err := within(startLimit, ended, func() error { _, err := metrics(); return err }); err != nil {
+	if err := eventually(ended, func() error { _, err := metrics(); return err }); err != nil {
 		return "", err
 	}
 	if withoutEdges() {
@@ -241,10 +241,10 @@ func metrics() (string, error) {
 	return string(text), err
 }
 
-// eventually tries until there is no error, until the agent has ended, or for at most two minutes, and hands back the
-// last error.
+// eventually tries until there is no error, until the agent has ended, or for at most startLimit, and hands back the last
+// error.
 func eventually(ended <-chan struct{}, try func() error) error {
-	return within(2*time.Minute, ended, try)
+	return within(startLimit, ended, try)
 }
 
 // within is eventually with another limit.

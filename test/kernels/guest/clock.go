@@ -70,7 +70,7 @@ func clockOfAgent() (string, error) {
 		return "", err
 	}
 	var figures []float64
-	err = within(startLimit, ended, func() error {
+	err = eventually(ended, func() error {
 		text, err := metrics()
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func clockOfProbe() (note string, err error) {
 		{with, nil, probe.FreeClocks, probe.ByDevice, probe.NotKept, probe.NotKept},
 	} {
 		// Where the machine stands still, the card's clock is not kept for a moment.
-		err := within(startLimit, nil, func() error {
+		err := eventually(nil, func() error {
 			r, reported, err := probeWith(c.probe, c.reflector)
 			if err != nil {
 				return err
@@ -185,7 +185,7 @@ func probeWith(flags, reflectorFlags []string) (*probe.Result, *probe.ClockBound
 	}
 	var r probe.Result
 	// The reflector may not be there at the first try.
-	err := within(startLimit, nil, func() error {
+	err := eventually(nil, func() error {
 		command := exec.Command("/outsight", append([]string{"probe", "192.0.2.1", "192.0.2.2", "--duration", "1s", "--output", "json"},
 			flags...)...)
 		command.Stderr = os.Stderr

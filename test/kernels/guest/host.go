@@ -196,7 +196,7 @@ func watched(do func() error, as func(f *frame.Frame) error) (frames [][]byte, e
 		}
 		return frame.Decode(data, nil)
 	}
-	if err := within(startLimit, ended, func() error {
+	if err := eventually(ended, func() error {
 		_, err := fetch()
 		return err
 	}); err != nil {

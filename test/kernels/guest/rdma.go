@@ -105,7 +105,7 @@ func agentByRDMA() (note string, err error) {
 		agent.Kill()
 		<-ended
 	}()
-	if err := within(startLimit, ended, func() error { _, err := metrics(); return err }); err != nil {
+	if err := eventually(ended, func() error { _, err := metrics(); return err }); err != nil {
 		return "", err
 	}
 	if err := edgeCounts(ended); err != nil {
@@ -126,7 +126,7 @@ func agentByRDMA() (note string, err error) {
 		collect.Wait()
 	}()
 	readings := bufio.NewReader(out)
-	if err := within(startLimit, ended, func() error {
+	if err := eventually(ended, func() error {
 		first, err := nextReading(readings)
 		if err == nil && (first.Late || first.Transport != "rdma" || len(first.Edges) < 2) {
 			err = fmt.Errorf("outsight collect says %+v", first)
