@@ -10,12 +10,13 @@ import (
 	"outsight/internal/region"
 )
 
-// What a histogram cannot tell apart, from model.OverflowThreshold on, is a number that JSON does not have.
+// What a histogram cannot tell apart, from model.OverflowThreshold on, is a number that JSON does not have. Of how long
+// connections lasted it is usual.
 func TestCollectedPercentilesPastTheHistogram(t *testing.T) {
 	var h model.Histogram
 	h.Add(2 * model.OverflowThreshold)
 	var e collectedEntry
-	e.fill(region.Figures{{Metric: &region.Metric{Name: "wait", Per: uint64(time.Second)}, Histogram: &h}})
+	e.fill(region.Figures{{Metric: &region.Metric{Name: "duration", Per: uint64(time.Second)}, Histogram: &h}})
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
