@@ -14,7 +14,8 @@ import (
 // and an agent, a probe and a reflector with --clock-device.
 func TestClockDevice(t *testing.T) {
 	t.Parallel()
-	kernel, err := all[len(all)-1].kernel(imageDir)
+	of := all[len(all)-1]
+	kernel, err := of.kernel(imageDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,5 @@ func TestClockDevice(t *testing.T) {
 		t.Error(err)
 	}
 	expectChecks(t, &r)
-	if t.Failed() {
-		t.Logf("the guest's console:\n%s", console.Bytes())
-	}
+	showConsole(t, of.name, console.Bytes())
 }

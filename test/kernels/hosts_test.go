@@ -78,7 +78,8 @@ func TestTwoHosts(t *testing.T) {
 			}
 		}
 		if err != nil || len(reports[i].Frames) != 3 {
-			t.Errorf("%v; its console:\n%s", err, consoles[i].text.Bytes())
+			t.Errorf("guest %d: %v", i, err)
+			showConsole(t, of.name, consoles[i].text.Bytes())
 		}
 	}
 	if t.Failed() {
