@@ -251,10 +251,11 @@ bench-placement: ## two jobs of a data cluster on placements that are deployed, 
 	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only placement-run -docs docs
 
 .PHONY: bench-predict
-bench-predict: ## raise the load of the demo shop and of four other applications to their limits, and try what-ifs: what was told beside what came; rewrites tables of docs/analysis.md (root; 45 minutes)
+bench-predict: ## raise the load of the demo shop and of four other applications to their limits, and try what-ifs: what was told beside what came; rewrites tables of docs/analysis.md (root; 80 minutes)
 	@scripts/install bench
 	@$(MAKE) build
-	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation,limits,whatif -docs docs -save bin/runs
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only saturation -look 2m -docs docs -save bin/runs
+	@$(SUDO) scripts/with-docker env "PATH=$$PATH" go run ./bench -only limits,whatif -look 40s -docs docs -save bin/runs
 	@$(SUDO) env "PATH=$$PATH" go run ./bench -only foreseen -docs docs -replay bin/runs
 
 .PHONY: bench-incast

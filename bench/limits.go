@@ -23,9 +23,12 @@ const (
 	// toldFrom is how many times the first rate the least one is of which durations are told: two rates have to be known, and it
 	// is half as much again as the second one.
 	toldFrom = 1.9
-	// limitLength bounds the measurement of one application.
-	limitLength = 9 * time.Minute
+	// limitLooks bounds the measurement of one application, in times that it is watched at a rate.
+	limitLooks = 40
 )
+
+// limitLength bounds the measurement of one application.
+func (o *options) limitLength() time.Duration { return limitLooks * o.look }
 
 // measureLimits raises the load of applications whose limits are not alike, and compares what is told of the limit at 15
 // to 70 % of it with where it is, and what is told of durations with those at that load.
@@ -112,7 +115,7 @@ func (a *limitedApp) measure(ctx context.Context, host *outsight.Host, o options
 
 // raise raises the load of the application until it no longer keeps up.
 func (a *limitedApp) raise(ctx context.Context, host *outsight.Host, o options, j *judge) (err error) {
-	ctx, stop := context.WithTimeout(ctx, limitLength)
+	ctx, stop := context.WithTimeout(ctx, o.limitLength())
 	defer stop()
 	s, err := newAppStage(ctx)
 	if err != nil {
@@ -230,7 +233,7 @@ func limitSaid(p *predict.Prediction) string {
 func (s *appStage) look(ctx context.Context, host *outsight.Host, url string, rate float64, length time.Duration) (step *loadStep, err error) {
 	const settle = 2 * time.Second
 	// It ends when all has been seen.
-	pace := traffic.Pace{Rate: rate, Connections: limitConnections, Duration: limitLength, Random: true}
+	pace := traffic.Pace{Rate: rate, Connections: limitConnections, Duration: 2 * length, Random: true}
 	asking, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	var answered atomic.Uint64

@@ -67,7 +67,7 @@ func (s *appStage) setQuota(cores float64) error {
 // measureWhatif learns from an application at lower loads what it would be like with another quota and with a second
 // replica, makes it so, and compares.
 func measureWhatif(ctx context.Context, o options) (rows []row, err error) {
-	ctx, end := context.WithTimeout(ctx, limitLength)
+	ctx, end := context.WithTimeout(ctx, o.limitLength())
 	defer end()
 	var run *loadRun
 	var look func(rate float64) (*loadStep, error)
