@@ -13,10 +13,10 @@ func countForeseen(_ context.Context, o options) (rows []row, err error) {
 	if o.replay == "" {
 		return nil, errors.New("it judges what was saved: say where with -replay")
 	}
-	lines := [][]string{{"", "windows", "told to have no end", "within their bounds", "told within " + strconv.Itoa(latencyBudget) + " %",
+	lines := [][]string{{"", "windows", "told to have no end", "within their bounds", "with an upper bound", "of those, within both", "told within " + strconv.Itoa(latencyBudget) + " %",
 		"known to that, for chance", "of those, told within it"}}
 	line := func(name string, c latencyCounts) []string {
-		return []string{name, strconv.Itoa(c.all + c.endless), strconv.Itoa(c.endless), strconv.Itoa(c.within), strconv.Itoa(c.near), strconv.Itoa(c.known), strconv.Itoa(c.knownNear)}
+		return []string{name, strconv.Itoa(c.all + c.endless), strconv.Itoa(c.endless), strconv.Itoa(c.within), strconv.Itoa(c.closed), strconv.Itoa(c.closedWithin), strconv.Itoa(c.near), strconv.Itoa(c.known), strconv.Itoa(c.knownNear)}
 	}
 	var all latencyCounts
 	for _, a := range append([]limitedApp{{name: "demo shop", part: "saturation"}}, limitedApps...) {
@@ -43,5 +43,6 @@ func countForeseen(_ context.Context, o options) (rows []row, err error) {
 func (c *latencyCounts) add(other latencyCounts) {
 	c.all, c.within, c.near = c.all+other.all, c.within+other.within, c.near+other.near
 	c.known, c.knownNear, c.chance = c.known+other.known, c.knownNear+other.knownNear, c.chance+other.chance
+	c.closed, c.closedWithin = c.closed+other.closed, c.closedWithin+other.closedWithin
 	c.endless += other.endless
 }

@@ -23,12 +23,12 @@ const (
 	// toldFrom is how many times the first rate the least one is of which durations are told: two rates have to be known, and it
 	// is half as much again as the second one.
 	toldFrom = 1.9
-	// limitLooks bounds the measurement of one application, in times that it is watched at a rate.
-	limitLooks = 40
+	// limitLooks is how many times options.look the measurement of one application may take, beside limitStart.
+	limitLooks, limitStart = 40, 3 * time.Minute
 )
 
 // limitLength bounds the measurement of one application.
-func (o *options) limitLength() time.Duration { return limitLooks * o.look }
+func (o *options) limitLength() time.Duration { return limitStart + limitLooks*o.look }
 
 // measureLimits raises the load of applications whose limits are not alike, and compares what is told of the limit at 15
 // to 70 % of it with where it is, and what is told of durations with those at that load.
@@ -232,8 +232,8 @@ func limitSaid(p *predict.Prediction) string {
 // look asks at a rate.
 func (s *appStage) look(ctx context.Context, host *outsight.Host, url string, rate float64, length time.Duration) (step *loadStep, err error) {
 	const settle = 2 * time.Second
-	// It ends when all has been seen.
-	pace := traffic.Pace{Rate: rate, Connections: limitConnections, Duration: 2 * length, Random: true}
+	// It is ended when all has been seen.
+	pace := traffic.Pace{Rate: rate, Connections: limitConnections, Duration: length + time.Minute, Random: true}
 	asking, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	var answered atomic.Uint64

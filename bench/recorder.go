@@ -19,6 +19,7 @@ import (
 	"outsight/internal/csvy"
 	"outsight/internal/kernel"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 	"outsight/internal/recorder"
 )
 
@@ -104,17 +105,11 @@ func sampleFiles(ctx context.Context, lane *container.Lane, containers []*model.
 			return s
 		case <-tick.C:
 		}
-		s.times = append(s.times, monotonic())
+		s.times = append(s.times, monotonic.Now())
 		for _, c := range containers {
 			lane.Read(c, values, true)
 		}
 	}
-}
-
-func monotonic() uint64 {
-	var t unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
-	return uint64(t.Nano())
 }
 
 func recorderRegularity(ctx context.Context, o options, l container.Layout) ([]row, error) {
@@ -248,9 +243,9 @@ func regularity(ctx context.Context, o options, l container.Layout, p *kernel.Pr
 // between the two: then it tries again.
 func cpuFile(reader *container.Files, c *model.Container) (used, at uint64, err error) {
 	for range 1000 {
-		began := monotonic()
+		began := monotonic.Now()
 		used, err = reader.CPUUsage(c)
-		if at = monotonic(); err != nil || at-began < uint64(time.Millisecond) {
+		if at = monotonic.Now(); err != nil || at-began < uint64(time.Millisecond) {
 			return used, at, err
 		}
 	}

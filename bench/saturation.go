@@ -244,6 +244,8 @@ func latencyTable(told []toldLatency, greatest float64) string {
 type latencyCounts struct {
 	// all is how many there are; within their bounds, near the truth by latencyBudget.
 	all, within, near int
+	// closed is how many have an upper bound, and closedWithin how many of those are within their bounds.
+	closed, closedWithin int
 	// known is of how many chance itself lets what was seen be known to latencyBudget, and knownNear how many of those are near;
 	// chance is how many of the rest are not further off than chance.
 	known, knownNear, chance int
@@ -262,6 +264,10 @@ func countLatencies(told []toldLatency, greatest float64) (c latencyCounts) {
 		near := 100*t.off() <= latencyBudget
 		c.all++
 		c.within += one(t.within())
+		if t.entry.Then.P99.High != nil {
+			c.closed++
+			c.closedWithin += one(t.within())
+		}
 		c.near += one(near)
 		if t.known() {
 			c.known++

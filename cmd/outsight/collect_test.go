@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,11 @@ func TestCollectedPercentilesPastTheHistogram(t *testing.T) {
 	}
 	var back collectedEntry
 	if err := json.Unmarshal(text, &back); err != nil {
-		t.Error(err)
+		t.Fatal(err)
+	}
+	for series, h := range back.Histograms {
+		if !math.IsInf(float64(*h.P99Seconds), 1) {
+			t.Errorf("%s: p99 is %v after it was written and read", series, *h.P99Seconds)
+		}
 	}
 }

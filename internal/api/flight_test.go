@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"outsight/internal/csvy"
 	"outsight/internal/graph"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 	"outsight/internal/recorder"
 	"outsight/internal/report"
 )
@@ -53,11 +52,7 @@ func (k *ticking) Lookup(id model.CgroupID) *model.Container {
 
 // fill makes so many ticks up to now. The stall is from the tick with that number for 100 ms.
 func (k *ticking) fill(ticks, stall int) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err)
-	}
-	begin := uint64(now.Nano()) - uint64(ticks)*uint64(flightInterval)
+	begin := monotonic.Now() - uint64(ticks)*uint64(flightInterval)
 	sums := make([]model.TickSample, len(work))
 	for n := range ticks {
 		stalls := n >= stall && n < stall+3 // seen at three ticks: two whole steps

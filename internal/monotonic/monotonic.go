@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time in ns.
+// Now is CLOCK_MONOTONIC in ns.
 func Now() uint64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -16,7 +16,7 @@ func Now() uint64 {
 	return uint64(t.Nano())
 }
 
-// WallAhead is how far the wall clock is ahead.
+// WallAhead is how far the wall clock is ahead of Now; below 0 where it is behind.
 func WallAhead() (ahead time.Duration) {
 	// What interrupts the reading of the clocks makes it longer: the shortest of some is taken.
 	shortest := uint64(math.MaxUint64)
@@ -29,5 +29,5 @@ func WallAhead() (ahead time.Duration) {
 	return ahead
 }
 
-// Wall is the time by the wall clock when this one is at ns.
+// Wall is the time by the wall clock at which Now is ns, by the difference that there is now.
 func Wall(ns uint64) time.Time { return time.Unix(0, int64(ns)+int64(WallAhead())) }

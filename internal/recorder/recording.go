@@ -153,7 +153,7 @@ func New(ticks Ticks, containers Containers, files Files, o Options) *Recording 
 	return r
 }
 
-// now compares the clocks.
+// now is this moment by both clocks.
 func now() clock {
 	ns := monotonic.Now()
 	return clock{wall: monotonic.Wall(ns), monotonic: ns}

@@ -22,11 +22,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sys/unix"
 
 	"outsight/internal/export"
 	"outsight/internal/ingest"
 	"outsight/internal/model"
+	"outsight/internal/monotonic"
 	"outsight/internal/otlp"
 	"outsight/internal/queue"
 	"outsight/internal/recorder"
@@ -176,7 +176,7 @@ func TestFlightPage(t *testing.T) {
 	if missing := reflect.TypeFor[model.TickSample]().NumField() - 4 - len(want) + 1; missing != 0 {
 		t.Errorf("a sample has %d fields that are not on the page", missing)
 	}
-	now := monotonic(t)
+	now := monotonic.Now()
 	source := &oneTick{container: model.Container{ID: "web", Name: "web", Cgroup: 10},
 		tick: &model.Tick{Number: 41, DueNS: now, BeganNS: now + 17, CostNS: 23, Samples: []model.TickSample{sample}}}
 	var data *recorder.FlightData
@@ -340,14 +340,4 @@ func TestHistogramPage(t *testing.T) {
 	if model.OverflowThreshold != 1<<36 {
 		t.Errorf("the last cell begins at %v, not at 2^36 ns", model.OverflowThreshold)
 	}
-}
-
-// monotonic is the clock of the kernel's programs.
-func monotonic(t *testing.T) uint64 {
-	t.Helper()
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		t.Fatal(err)
-	}
-	return uint64(now.Nano())
 }

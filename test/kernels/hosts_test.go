@@ -78,7 +78,7 @@ func TestTwoHosts(t *testing.T) {
 			}
 		}
 		if err != nil || len(reports[i].Frames) != 3 {
-			t.Errorf("guest %d: %v", i, err)
+			t.Errorf("the %s: %d frames, want 3; %v", [...]string{"server", "client"}[i], len(reports[i].Frames), err)
 			showConsole(t, of.name, consoles[i].text.Bytes())
 		}
 	}

@@ -48,8 +48,12 @@ func agentCounts() (_ string, err error) {
 	if withoutEdges() {
 		return "no edges", resourceCounts(ended)
 	}
+	// The first that fails ends it: each is waited for, and the guest has to end before its limit to say why.
+	if err := edgeCounts(ended); err != nil {
+		return "", err
+	}
 	return fmt.Sprintf("%d transactions, %d bytes", connections*requests, connections*requests*(requestBytes+replyBytes)),
-		errors.Join(edgeCounts(ended), resourceCounts(ended))
+		resourceCounts(ended)
 }
 
 // startAgent starts an agent that serves /metrics at agentAddress.
@@ -241,8 +245,8 @@ func metrics() (string, error) {
 	return string(text), err
 }
 
-// eventually tries until there is no error, until the agent has ended, or for at most startLimit, and hands back the last
-// error.
+// eventually tries until there is no error, until the agent has ended (nil: there is none), or for at most startLimit, and
+// hands back the last error.
 func eventually(ended <-chan struct{}, try func() error) error {
 	return within(startLimit, ended, try)
 }

@@ -34,8 +34,8 @@ const (
 	agentSocket = "/run/outsight.sock"
 )
 
-// startLimit is for the agent's first frame: two emulated machines verify and attach all programs on CPUs that they
-// share.
+// startLimit is for whatever an agent is waited for: two emulated machines verify and attach all programs on CPUs that
+// they share, and whoever asks meanwhile waits, too.
 const startLimit = 6 * time.Minute
 
 // container is a group that looks like a container, in a network namespace of its own.
