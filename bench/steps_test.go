@@ -32,11 +32,13 @@ func TestCountLatencies(t *testing.T) {
 		told(50, 0.01, 0.014, 0.0135, 0.0145), // within, known, not near
 		told(60, 0.01, 0.014, 0.009, 0.02),    // within, not near, not further off than chance
 		told(70, 0.01, 0.016, 0.015, 0.017),   // known, neither
-		told(81, 0.01, 0.01, 0.01, 0.01),      // above 80 %
-		told(75, 0.01, 0, 0, 0),               // not seen
+		{at: 50, seen: 0.016, low: 0.008, high: 0.02, // within, as nothing bounds it from above
+			entry: predict.Entry{Then: &predict.Latencies{P99: predict.Interval{Value: 0.01, Low: 0.008}}}},
+		told(81, 0.01, 0.01, 0.01, 0.01), // above 80 %
+		told(75, 0.01, 0, 0, 0),          // not seen
 		{at: 70, seen: 0.01, entry: predict.Entry{Saturated: true}},
 	}
-	want := latencyCounts{all: 4, within: 3, near: 1, known: 3, knownNear: 1, chance: 1, endless: 1}
+	want := latencyCounts{all: 5, within: 4, near: 1, closed: 4, closedWithin: 3, known: 3, knownNear: 1, chance: 2, endless: 1}
 	if got := countLatencies(all, 100); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
