@@ -2,8 +2,15 @@ package frame
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
+
+// maxFloat bounds all floats, so that what is computed of them and summed over all rows is finite: JSON has no more.
+const maxFloat = 0x1p512
+
+// isBeyond reports whether bits are not those of a float up to maxFloat, positive or negative, but an infinity or no number.
+func isBeyond(bits uint64) bool { return bits<<1 > math.Float64bits(maxFloat)<<1 }
 
 // fill makes a table of its sections.
 func (d *parser) fill(t TableID, s *tableSection) {
@@ -29,6 +36,9 @@ func (d *parser) fill(t TableID, s *tableSection) {
 	}
 	for i, part := range s.columns {
 		d.readColumn(&to.Columns[i], &old.Columns[i], part, s)
+		if part != nil && info.isFloat(i) && slices.ContainsFunc(to.Columns[i].Of, isBeyond) {
+			d.fail("%s is no number up to 2^512", info.Columns[i].Name)
+		}
 	}
 	for i, part := range s.histograms {
 		switch {

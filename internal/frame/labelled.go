@@ -111,6 +111,8 @@ func readLabelled[T any](p *plannedLabelled, rows []seriesRow[T], of *T, table T
 				histogram: series.Histogram}
 			switch {
 			case series.Histogram != nil:
+			case r.Real && isBeyond(math.Float64bits(series.Value)):
+				continue
 			case r.Real:
 				one.real, one.value = true, math.Float64bits(series.Value)
 			default:

@@ -167,7 +167,8 @@ func parseSchema(raw []byte) (*layout, error) {
 		for range r.count(maxSchemaItems) {
 			m.Labels = append(m.Labels, r.text())
 		}
-		if len(m.Labels) > MaxLabels || m.Kind < model.Counter || m.Kind > model.HistogramSeries || !(m.Per > 0) {
+		if len(m.Labels) > MaxLabels || m.Kind < model.Counter || m.Kind > model.HistogramSeries ||
+			!(m.Per >= 1/maxFloat && m.Per <= maxFloat) {
 			return nil, malformed("the metric %q", m.Name)
 		}
 		if own, ok := LabelledMetrics[m.Name]; ok {

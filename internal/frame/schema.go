@@ -207,6 +207,12 @@ type TableInfo struct {
 	Histograms []ColumnInfo
 }
 
+// isFloat reports whether the values of a column are bits of floats.
+func (t *TableInfo) isFloat(column int) bool {
+	c := &t.Columns[column]
+	return c.Kind == LevelFloat || c.Kind == Highest && t.Columns[c.Of].Kind == LevelFloat
+}
+
 // Schema describes all tables. It is not to be changed.
 var Schema = newSchema()
 
