@@ -42,9 +42,10 @@ type programMeter struct {
 
 type programTotal struct{ runs, ns float64 }
 
-// run measures until ctx ends, each time at another moment of the interval, so that what happens at
+// run measures until ctx ends: at once, and then each time at another moment of the interval, so that what happens at
 // every whole second is not always missed or always met.
 func (m *programMeter) run(ctx context.Context) {
+	m.measure()
 	for {
 		early := time.Duration(rand.Int64N(int64(m.every / 4)))
 		select {
@@ -77,7 +78,7 @@ func (m *programMeter) measure() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.err = err
-	since := m.every
+	since := ended.Sub(began) // what was before the first measurement is not known
 	if !m.measured.IsZero() {
 		since = ended.Sub(m.measured)
 	}
