@@ -116,6 +116,27 @@ static __always_inline struct edge *edge_at(u32 index, u32 generation)
 	return edge && edge->generation == generation ? edge : NULL;
 }
 
+/* A request has begun. */
+static __always_inline void count_request(struct edge *edge)
+{
+	u64 begun = __sync_fetch_and_add(&edge->requests, 1) + 1;
+	/* What ends from here on counts as ended: it is never more than there were. */
+	u64 ended = edge->replies + edge->aborts + edge->lost;
+
+	if (begun <= ended)
+		return;
+	u32 n = begun - ended, most = edge->most_in_flight;
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		if (n <= most)
+			return;
+		u32 was = __sync_val_compare_and_swap(&edge->most_in_flight, most, n);
+		if (was == most)
+			return;
+		most = was;
+	}
+}
+
 static __always_inline void use_edge(struct connection *c, u32 index)
 {
 	struct edge *edge = bpf_map_lookup_elem(&edges, &index);

@@ -101,7 +101,11 @@ struct edge {
 	u32 histograms[EDGE_HISTOGRAMS]; /* indexes in the pool, 0 until first needed */
 	u32 process; /* one that uses the edge, to look it up */
 	u32 proxy; /* set by the reader: index of the proxy whose end this is; 0: of none */
-	u32 unused;
+	/*
+	 * The most requests in flight (requests - replies - aborts - lost) that there were since the
+	 * reader made it 0, which it does when it reads it. Of TCP alone.
+	 */
+	u32 most_in_flight;
 	u64 upgrades; /* connections that became streams by agreement: WebSocket, replication */
 	/* transactions that could not be followed to their end, and had no reply yet */
 	u64 lost;

@@ -11,11 +11,6 @@
 #include "net/requests.h"
 #include "net/tls_text.h"
 
-static __always_inline void count_request(struct edge *edge)
-{
-	__sync_fetch_and_add(&edge->requests, 1);
-}
-
 static __noinline int request_at_proxy(struct connection *c, struct edge *edge)
 {
 	if (!c || !edge)

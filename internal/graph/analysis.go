@@ -39,7 +39,14 @@ type Connections struct {
 	Requests, Busy, Open float64
 	// Rate is of requests per second. Spread is the standard deviation of how long they take, as a share of their mean.
 	Rate, Spread float64
+	// Sent are the requests on their way to Server, Received those that the client itself has of the one of its own clients
+	// that sends it most.
+	Sent, Received InFlightRequests
 }
+
+// InFlightRequests are requests that wait for their reply to begin: Mean at the readings of the window, Most at any moment since the
+// last full minute before its end; where that is not known it is 0. Requests are those of the window.
+type InFlightRequests struct{ Requests, Mean, Most float64 }
 
 // Entry is a server that is called from outside of the application.
 type Entry struct {
@@ -120,10 +127,17 @@ func (g *Graph) AnalyseWithConnections(cores map[string]float64) *Analysis {
 			continue
 		}
 		client, server := g.Nodes[e.client], g.Nodes[e.server]
+		var received InFlightRequests
+		for _, from := range calls.ends {
+			if of := from.inFlight(); from.server == e.client && from.client != e.client && of.Requests > received.Requests {
+				received = of
+			}
+		}
 		mean, variance := spread(&e.best.latency)
 		a.Connections = append(a.Connections, Connections{Client: client.ID, Server: server.ID,
 			Name: client.Name + " to " + server.Name, Requests: e.best.Of(Transactions), Busy: e.busy(), Open: e.best.Open,
-			Rate: *e.best.TransactionsPerSecond, Spread: math.Sqrt(variance) / mean})
+			Rate: *e.best.TransactionsPerSecond, Spread: math.Sqrt(variance) / mean,
+			Sent: e.inFlight(), Received: received})
 	}
 	return a
 }

@@ -28,6 +28,14 @@ func (e *callEnds) isTimed() bool { return e.best.TransactionsPerSecond != nil &
 // busy is how many requests are under way on average (Little's law), of those that are timed.
 func (e *callEnds) busy() float64 { return *e.best.TransactionsPerSecond * float64(*e.best.Mean) }
 
+func (e *callEnds) inFlight() InFlightRequests {
+	requests, rate := e.best.Of(Transactions), e.best.TransactionsPerSecond
+	if rate == nil || requests <= 0 {
+		return InFlightRequests{}
+	}
+	return InFlightRequests{Requests: requests, Mean: e.best.Of(inFlightSeconds) * *rate / requests, Most: e.best.Of(mostInFlight)}
+}
+
 func (g *Graph) calls() *callGraph {
 	c := &callGraph{graph: g, at: nodeIndex(g), ends: make([]callEnds, 0, len(g.Edges)),
 		servers: make([][]int, len(g.Nodes))}

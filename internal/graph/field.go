@@ -37,8 +37,9 @@ var abouts [kinds << kindShift]fieldAbout
 // table is what the graph reads of one kind of entity.
 type table[T any] struct {
 	kind Field
-	// columns by the index of their field; nil for series with labels of their own.
+	// columns by the index of their field; nil for series with labels of their own. names are those in frames.
 	columns []*model.Column[T]
+	names   []string
 	byName  map[string]Field
 }
 
@@ -55,7 +56,7 @@ func newTable[T any](rows []model.Row[T], kind Field) *table[T] {
 		if len(t.columns) == maxFields {
 			panic(fmt.Sprintf("BUG: %s is more than maxFields fields", name))
 		}
-		t.columns, t.byName[name] = append(t.columns, c), f
+		t.columns, t.names, t.byName[name] = append(t.columns, c), append(t.names, name), f
 		return f
 	}
 	for i := range rows {
@@ -71,6 +72,10 @@ func newTable[T any](rows []model.Row[T], kind Field) *table[T] {
 			c := &r.Columns[j]
 			f := add(c.Name, c)
 			abouts[f] = fieldAbout{level: r.Kind == model.Gauge, least: c.Fold == model.Least}
+			if c.Mean && kind == ofEdge { // those of containers are containerMeans
+				add(c.Name+".integral", c)
+				abouts[add(c.Name+".highest", c)] = fieldAbout{level: true}
+			}
 		}
 		if r.Each != nil {
 			abouts[add(r.Name, nil)] = fieldAbout{level: r.Kind == model.Gauge}
@@ -111,6 +116,8 @@ var (
 	Aborted           = edgeTable.field("aborted")
 	Transactions      = edgeTable.field("transactions")
 	InFlight          = edgeTable.field("in_flight")
+	inFlightSeconds   = edgeTable.field("in_flight.integral")
+	mostInFlight      = edgeTable.field("in_flight_most.highest")
 	UnseenBytes       = edgeTable.field("unseen_bytes")
 	LostTransactions  = edgeTable.field("lost_transactions")
 

@@ -27,9 +27,9 @@ func columnsOf[T any](t *table[T], of frame.TableID) (all []containerColumn) {
 		}
 		one := containerColumn{field: t.kind | Field(i), histogram: c.Histogram != nil}
 		if one.histogram {
-			one.column = frame.Histogram(of, c.Name)
+			one.column = frame.Histogram(of, t.names[i])
 		} else {
-			one.column = frame.Column(of, c.Name)
+			one.column = frame.Column(of, t.names[i])
 			one.kind, one.per = frame.Schema[of].Columns[one.column].Kind, frame.Schema[of].Columns[one.column].Per
 		}
 		all = append(all, one)

@@ -24,6 +24,9 @@ var (
 
 func edgeNumbers() (all []edgeColumn) {
 	for _, c := range columnsOf(edgeTable, frame.Edges) {
+		if c.kind == frame.Integral { // it gains
+			c.kind = frame.Counter
+		}
 		if !c.histogram {
 			all = append(all, edgeColumn{c, abouts[c.field].lasting(), abouts[c.field].least})
 		}

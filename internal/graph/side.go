@@ -168,10 +168,14 @@ var sideNumbers = func() (all []sideNumber) {
 		number := sideNumber{Shown: n, text: `,"` + n.Key + `":`, time: times[n.Key], number: numbers[n.Key],
 			open: n.Key == "connections_open"}
 		if number.time == nil && number.number == nil && !number.open {
-			if n.Formula != model.Gain && n.Formula != model.Level {
+			switch n.Formula {
+			case model.Gain, model.Level:
+				number.fields = edgeTable.fields(n.Of)
+			case model.PeakLevel:
+				number.fields = []Field{edgeTable.field(n.Of[0] + ".highest")}
+			default:
 				panic("BUG: nothing computes " + n.Key + " of an edge")
 			}
-			number.fields = edgeTable.fields(n.Of)
 			for _, f := range number.fields {
 				number.mask |= 1 << f.index()
 			}

@@ -352,6 +352,12 @@ var EdgeRows = []Row[Edge]{
 		Columns: []Column[Edge]{{Name: "in_flight", Mean: true, Count: ofEdge((*EdgeCounters).InFlight), Shown: []Number{
 			{Key: "in_flight", Title: "Requests in flight", Group: GroupRequests, Order: 3, Formula: Level,
 				Meaning: "Requests that wait for their reply at the end of the window"}}}}},
+	{Name: "outsight_edge_requests_in_flight_most", OTel: "outsight.edge.requests_in_flight.most", Unit: "{request}", Kind: Gauge,
+		Help: "The most requests that waited for their reply at any moment since the reading before; TCP only",
+		Columns: []Column[Edge]{{Name: "in_flight_most", Mean: true, Count: mostInFlight, Shown: []Number{
+			{Key: "in_flight_most", Title: "Most in flight", Group: GroupRequests, Order: 3, TCP: true, Formula: PeakLevel,
+				Meaning: "The most requests that waited for their reply at any moment since the last full minute before the end of the window; " +
+					"of several edges the sum of theirs"}}}}},
 	{Name: "outsight_edge_transfers_total", OTel: "outsight.edge.transfers", Unit: "{transaction}", Kind: Counter,
 		Help: "Transactions whose reply flowed for over a second; not in the duration",
 		Columns: []Column[Edge]{{Name: "transfers", Count: ofEdge(func(c *EdgeCounters) uint64 { return c.Transfers }),
@@ -797,6 +803,8 @@ func ofHistogram(read func(*EdgeCounters) *Histogram) func(*Edge) (*Histogram, b
 func failuresOther(c *EdgeCounters) uint64 {
 	return c.Failures - min(c.FailuresRefused+c.FailuresTimedOut+c.FailuresUnreachable, c.Failures)
 }
+
+func mostInFlight(e *Edge) (uint64, bool) { return e.MostInFlight, e.MostInFlight > 0 }
 
 func rttMin(e *Edge) (uint64, bool) { return e.Counters.RTTMinNS, e.Counters.RTTMinNS > 0 }
 

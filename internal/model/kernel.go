@@ -121,6 +121,8 @@ type KernelEdge struct {
 	// PID is a process that uses, or used, the edge; 0 if not known. It may be gone.
 	PID      int
 	Counters EdgeCounters
+	// MostInFlight is that of Edge.
+	MostInFlight uint64
 	// Endpoints are what was asked for on the edge, where that was recognised.
 	Endpoints []Endpoint
 	// Connections and PacketSamples are those of Edge.

@@ -173,6 +173,9 @@ type Edge struct {
 	// Paired is true where the other end's Edge is in the same snapshot.
 	Paired   bool
 	Counters EdgeCounters
+	// MostInFlight is the greatest number of requests in flight at any moment since the reading before; where several of
+	// the kernel's edges are one, no more than the sum of theirs. 0 is that it is not known or there were none.
+	MostInFlight uint64
 	// Endpoints are what was asked for, where that was recognised, in order of their key.
 	Endpoints []Endpoint
 	// Connections are hashes of the initial sequence numbers of some of the newest connections, the same at both ends

@@ -93,6 +93,7 @@ type line struct {
 	to *total
 	// last is its latest state; base the state in which it was assigned to the total.
 	last, base     model.EdgeCounters
+	mostInFlight   uint64
 	endpoints      map[model.EndpointKey]lineEndpoint
 	client, server model.Peer
 	connections    []uint64
@@ -133,9 +134,10 @@ type total struct {
 
 	// sum, and endpoints in order, are of the view being entered: they are added up where stale is set, by whoever changes
 	// what the total counts, and else those of the view before.
-	sum       model.EdgeCounters
-	endpoints []model.Endpoint
-	stale     bool
+	sum          model.EdgeCounters
+	mostInFlight uint64
+	endpoints    []model.Endpoint
+	stale        bool
 	// paired: the other end of the relation is shown, too.
 	paired bool
 }
@@ -182,9 +184,10 @@ func (g *ledger) update(s *sighting) {
 		}
 		g.reassign(l, s, client, server)
 	}
-	if l.last != s.edge.Counters || len(l.samples) > 0 || len(s.edge.PacketSamples) > 0 ||
+	if l.last != s.edge.Counters || l.mostInFlight != s.edge.MostInFlight || len(l.samples) > 0 || len(s.edge.PacketSamples) > 0 ||
 		!slices.Equal(l.connections, s.edge.Connections) {
 		l.last, l.connections, l.samples = s.edge.Counters, s.edge.Connections, s.edge.PacketSamples
+		l.mostInFlight = s.edge.MostInFlight
 		l.to.stale = true
 	}
 	l.takeEndpoints(s.edge.Endpoints)
@@ -430,7 +433,7 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 		edges = append(edges, model.Edge{
 			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
 			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
-			Endpoints: t.endpoints, Paired: t.paired, Connections: t.connections, PacketSamples: t.samples,
+			MostInFlight: t.mostInFlight, Endpoints: t.endpoints, Paired: t.paired, Connections: t.connections, PacketSamples: t.samples,
 		})
 	}
 	clear(edges[len(edges):cap(edges)]) // what ended is not kept
@@ -444,7 +447,7 @@ func (g *ledger) addUp() {
 		if !t.stale {
 			continue
 		}
-		t.sum, t.samples = t.gone, nil
+		t.sum, t.samples, t.mostInFlight = t.gone, nil, 0
 		if t.lines > 0 {
 			t.connections = nil
 		}
@@ -455,6 +458,7 @@ func (g *ledger) addUp() {
 		}
 		gained := l.last.Since(&l.base)
 		l.to.sum.Add(&gained)
+		l.to.mostInFlight += l.mostInFlight
 		l.to.takeConnections(l.connections)
 		l.to.samples = append(l.to.samples, l.samples...)
 	}

@@ -135,6 +135,31 @@ func TestTwoInstancesOfAnEdge(t *testing.T) {
 	expect(t, r.Resolve(w.view()), "client web -> 198.51.100.7 198.51.100.7:443 15/15")
 }
 
+// The most requests in flight of an edge are those since the last view: of several of the kernel's edges their sum.
+func TestMostInFlight(t *testing.T) {
+	w := newWorld()
+	w.docker("web", 20, 200)
+	r := New(Options{})
+	f := func(name string, want uint64, all ...uint64) {
+		t.Helper()
+		for i, n := range all {
+			w.edges[i].MostInFlight = n
+		}
+		if edges := r.Resolve(w.view()); len(edges) != 1 || edges[0].MostInFlight != want {
+			t.Errorf("%s: %+v, want %d in flight", name, edges, want)
+		}
+	}
+	w.dials(20, 200, "198.51.100.7:443", 10)
+	f("one", 4, 4)
+	w.dials(20, 200, "198.51.100.7:443", 3)
+	w.edges[1].Instance = 1
+	f("another one", 6, 4, 2)
+	f("fewer, while nothing is counted", 3, 1, 2)
+	w.edges = w.edges[1:]
+	f("the first is gone", 2, 2)
+	f("none", 0, 0)
+}
+
 func TestIdleEdgesAreBounded(t *testing.T) {
 	w := newWorld()
 	w.docker("web", 20, 200, "172.17.0.2")

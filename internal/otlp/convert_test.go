@@ -223,6 +223,7 @@ func TestConvertValues(t *testing.T) {
 		edge("outsight_edge_continued_replies_total", 6)
 		edge("outsight_edge_transactions_total", float64(7+8+testHistogram().Count))
 		edge("outsight_edge_requests_in_flight", 20-12-5-2)
+		edge("outsight_edge_requests_in_flight_most", 4)
 		edge("outsight_edge_transfers_total", 7)
 		edge("outsight_edge_held_requests_total", 8)
 		edge("outsight_edge_pushes_total", 9)

@@ -66,15 +66,9 @@ func (p *connectionsPast) ceiling(mean, rate float64) *Pool {
 	}
 	// As far off as the stretches are from each other, on either side.
 	low, high = max(low-(high-low), 0), high+(high-low)
-	var otherwise nodePast
-	for _, o := range calm {
-		otherwise.waited += o.waiting
-		otherwise.took += o.inside
-		otherwise.requests += o.served
-	}
 	return &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: open, Before: d.Cores(mean), Busy: d.Cores(rate),
 		Limit: &Interval{limit, low, &high}, Fixed: true, Waited: true, Ceiling: true, queued: true,
-		otherwise: &otherwise}
+		otherwise: whileCalm(calm)}
 }
 
 // takes is how long a request over the connections takes, in seconds.

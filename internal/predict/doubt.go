@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"outsight/internal/graph"
 )
@@ -32,8 +31,8 @@ type Pool struct {
 	// Waited is that the client waited in the past as requests wait for a queue with so many servers: the durations at the
 	// entries have it, and the bounds of Limit are those of how long connections are taken.
 	Waited bool `json:"waited"`
-	// Ceiling is that it is not known what it is: no more than Open requests were under way at a time, on average, while others
-	// waited in the client. It was full then, and Limit is what was served.
+	// Ceiling is that it is not known what it is: no more than Open requests were under way at a time while there were others in
+	// the client. Where it was full, Limit is what was served.
 	Ceiling bool `json:"ceiling,omitempty"`
 
 	queued bool // the estimate of durations has all of its queue
@@ -175,6 +174,9 @@ func (p *connectionsPast) poolIn(of *Prediction, s *Scenario) *Pool {
 	if pool == nil {
 		pool = p.ceiling(of.MeanRate, of.Rate*share)
 	}
+	if pool == nil {
+		pool = p.permitPool(of.MeanRate, of.Rate*share)
+	}
 	if !s.hasOthers() {
 		return pool
 	}
@@ -194,8 +196,7 @@ func (p *connectionsPast) oneAtATime() bool {
 }
 
 // fixed is how well it is known that a client that could open more connections would have (Pool.Fixed), from 0 to 1: how
-// many requests would have found all busy by chance, as a share of crowds. Requests that come at random are Poisson
-// distributed in the number that is under way.
+// many requests would have found all busy by chance, as a share of crowds.
 func (p *connectionsPast) fixed(busy *Demand) float64 {
 	if !p.oneAtATime() {
 		return 0
@@ -203,9 +204,7 @@ func (p *connectionsPast) fixed(busy *Demand) float64 {
 	found := 0.0
 	for i := range p.all {
 		o := &p.all[i]
-		if average := busy.Cores(o.rate).Value; average > 0 {
-			found += o.Requests * (1 - distuv.Poisson{Lambda: average}.CDF(p.Open-1))
-		}
+		found += o.Requests * findAsMany(busy.Cores(o.rate).Value, p.Open)
 	}
 	return min(found/crowds, 1)
 }

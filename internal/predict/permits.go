@@ -4,9 +4,15 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 const (
+	// cutOffLeast is in how many stretches as many requests were in flight as ever, at least, where more are not let through.
+	cutOffLeast = 3
+	// mostSince is for how long, in seconds, graph.InFlightRequests.Most goes back at most.
+	mostSince = 60
 	// permitsMost is how many permits are tried at most, permitsTried how many times as many as requests were under way:
 	// nobody waits where there are more (of 3 servers for 1 request under way one in eleven finds all busy, of 4 one in fifty).
 	permitsMost, permitsTried = 64, 4
@@ -77,8 +83,89 @@ func (h *History) permitStations(pools []station) (all []station) {
 	return all[:min(len(all), poolsMost)]
 }
 
-// permits is a queue for how many requests the client lets through to the server at a time, if its waits grew in the past as
-// they do for one: those of M/M/c by Erlang's C for as many as are under way, times (1 + V²) / 2 where V is the spread of how long
+// cutOff is how many requests the client lets through to the server at a time, by that there were never more in flight although
+// more were in the client: known, from 0 to 1, is how many of those that it sent would have found as many in flight by chance, as a
+// share of crowds. Where fewer than by chance were in the client as well, they did not come at random (one after the other, or each
+// of a few clients waits for its own), and nothing is known.
+func (p *connectionsPast) cutOff(busy *Demand) (most, known float64) {
+	var sent, received, under, inside, mostReceived float64
+	for i := range p.all {
+		o := &p.all[i]
+		if o.Sent.Most == 0 || o.Received.Most == 0 || math.IsNaN(o.inside) {
+			return 0, 0
+		}
+		seconds := o.Requests / o.Rate
+		sent, under = sent+seconds*o.Sent.Mean, under+seconds*o.Busy
+		received, inside = received+seconds*o.Received.Mean, inside+seconds*o.inside
+		most, mostReceived = max(most, o.Sent.Most), max(mostReceived, o.Received.Most)
+	}
+	reached, found, foundReceived := 0, 0.0, 0.0
+	for i := range p.all {
+		o := &p.all[i]
+		if o.Sent.Most == most {
+			reached++
+		}
+		// Requests are in flight until their reply begins, and under way until it ends.
+		found += o.lookedAt(o.Sent.Requests) * findAsMany(busy.Cores(o.rate).Value*min(sent/under, 1), most)
+		foundReceived += o.lookedAt(o.Received.Requests) * findAsMany(o.inside*min(received/inside, 1), mostReceived)
+	}
+	if reached < cutOffLeast || mostReceived <= most || foundReceived > crowds/2 {
+		return most, 0
+	}
+	return most, min(found/crowds, 1)
+}
+
+// lookedAt is how many of so many requests of the stretch came when graph.InFlightRequests.Most was looked for, on average: since the last
+// full minute before its end.
+func (o *connectionsObserved) lookedAt(requests float64) float64 {
+	seconds := o.Requests / o.Rate
+	if seconds > mostSince {
+		return requests * mostSince / 2 / seconds
+	}
+	return requests * (1 - seconds/mostSince/2)
+}
+
+// findAsMany is the share of requests that find as many in flight, or more, if they come at random: how many there are is Poisson
+// distributed then, however long each takes.
+func findAsMany(mean, many float64) float64 {
+	if mean <= 0 {
+		return 0
+	}
+	return 1 - distuv.Poisson{Lambda: mean}.CDF(many-1)
+}
+
+// permitPool is the pool of which it is known that it lets only so many requests through at a time, before any has to wait for
+// long; nil is that it is not.
+func (p *connectionsPast) permitPool(mean, rate float64) *Pool {
+	d, err := FitDemand(p.busy())
+	if err != nil {
+		return nil
+	}
+	most, known := p.cutOff(&d)
+	limit, ok := d.Rate(most)
+	if known < 1 || !ok {
+		return nil
+	}
+	if limit.High != nil {
+		*limit.High /= 1 - bend
+	}
+	return &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: most, Before: d.Cores(mean), Busy: d.Cores(rate),
+		Limit: &limit, Fixed: true, Waited: true, Ceiling: true, queued: true, otherwise: whileCalm(p.all)}
+}
+
+// whileCalm is what the client did in stretches, as nodePast.
+func whileCalm(all []connectionsObserved) *nodePast {
+	var n nodePast
+	for i := range all {
+		if o := &all[i]; !math.IsNaN(o.waiting) {
+			n.waited, n.took, n.requests = n.waited+o.waiting, n.took+o.inside, n.requests+o.served
+		}
+	}
+	return &n
+}
+
+// permits is a queue for how many requests the client lets through to the server at a time, if more were never in flight (cutOff),
+// or its waits grew in the past as they do for one: those of M/M/c by Erlang's C for as many as are under way, times (1 + V²) / 2 where V is the spread of how long
 // they take (Lee and Longton's M/G/c). How many permits there are is what fits best. That there are is known where it fits better than
 // none by unlikely standard deviations; nil is that there rather are none.
 func (p *connectionsPast) permits() *station {
@@ -90,16 +177,28 @@ func (p *connectionsPast) permits() *station {
 	if !ok {
 		return nil
 	}
+	queue := func(permits, fixed float64, holds Interval) *station {
+		return &station{demand: &line, parallel: permits, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{
+			holder: poolOf(permits, spread), client: p.Client, server: p.Server, takes: takes, holds: holds, fixed: fixed},
+			waitedFor: (&Pool{Open: permits, Name: p.Name, Ceiling: true}).name()}
+	}
+	never, known := p.cutOff(&line)
+	var byNumber *station
+	if known >= 0.5 {
+		longer := modelOff
+		byNumber = queue(never, known, Interval{1, 1 / modelOff, &longer})
+	}
 	w := waitsOver(p.calm())
-	if len(w.waited) < minObservations {
-		return nil
+	if known == 1 || len(w.waited) < minObservations {
+		return byNumber
 	}
 	busy := make([]float64, len(w.rates))
 	for i, rate := range w.rates {
 		busy[i] = line.Cores(rate).Value
 	}
 	most := slices.Max(busy)
-	first, last := math.Floor(most)+1, min(math.Ceil(permitsTried*most)+1, permitsMost)
+	first := max(math.Floor(most)+1, never)
+	last := min(max(math.Ceil(permitsTried*most)+1, first), permitsMost)
 	best, squares := 0.0, []float64(nil)
 	var none, least, stretches, always float64
 	// The stretches weigh by the load, which is known when the number of permits is.
@@ -119,12 +218,12 @@ func (p *connectionsPast) permits() *station {
 	freedom := max(stretches-2, 1)
 	// Nobody waits for less than no time: what is less, by more than durations of the two ends may differ, are no waits.
 	if best == 0 || always < (1-modelOff)*takes {
-		return nil
+		return byNumber
 	}
 	// The Bayesian information criterion as the chance that there are permits, if there are any in every second client.
 	fixed := 1 / (1 + math.Sqrt(stretches)*math.Pow(least/none, stretches/2))
-	if fixed < 0.5 {
-		return nil
+	if fixed < max(known, 0.5) {
+		return byNumber
 	}
 	if none > least*(1+unlikely*unlikely/freedom) {
 		fixed = 1
@@ -137,7 +236,5 @@ func (p *connectionsPast) permits() *station {
 	}
 	// Fewer permits are as if each were taken for longer.
 	longer := best / low * modelOff
-	return &station{demand: &line, parallel: best, share: 1, visits: 1, arrivals: atRandom(), pool: &poolQueue{holder: poolOf(best, spread),
-		client: p.Client, server: p.Server, takes: takes, holds: Interval{1, best / high / modelOff, &longer}, fixed: fixed},
-		waitedFor: (&Pool{Open: best, Name: p.Name, Ceiling: true}).name()}
+	return queue(best, fixed, Interval{1, best / high / modelOff, &longer})
 }

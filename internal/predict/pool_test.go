@@ -22,6 +22,29 @@ type pooled struct {
 	before     float64
 	even, more bool
 	most       int // requests that had one at a time so far, with more
+	// callers is how many requests there are at most, as each caller waits for its own; 0 is that they do not wait. own is what the
+	// front does after the query, in seconds.
+	callers int
+	own     float64
+}
+
+// inFlight is what an agent sees of requests that begin and end then.
+func inFlight(begun, ended []float64) graph.InFlightRequests {
+	of := graph.InFlightRequests{Requests: float64(len(begun))}
+	begins, ends := slices.Sorted(slices.Values(begun)), slices.Sorted(slices.Values(ended))
+	over := 0
+	for i, at := range begins {
+		for ; over < len(ends) && ends[over] <= at+1e-9; over++ {
+		}
+		of.Most = max(of.Most, float64(i+1-over))
+	}
+	last := begins[len(begins)-1]
+	for at := 0.5; at < last; at++ {
+		b, _ := slices.BinarySearch(begins, at)
+		e, _ := slices.BinarySearch(ends, at)
+		of.Mean += float64(b-e) / math.Floor(last+0.5)
+	}
+	return of
 }
 
 // watch simulates so many requests at a rate.
@@ -30,11 +53,16 @@ func (p *pooled) watch(r *rand.Rand, rate float64, requests int) *graph.Analysis
 	taken := make([]float64, requests)
 	var now, sum, queued, called, squares float64
 	var under []float64 // when those that are under way end, with more
+	came, gone, sent, answered := make([]float64, requests), make([]float64, requests), make([]float64, requests), make([]float64, requests)
+	free := make(servers, p.callers)
 	for i := range taken {
 		if p.even {
 			now += 1 / rate
 		} else {
 			now += r.ExpFloat64() / rate
+		}
+		if p.callers > 0 {
+			now = max(now, slices.Min(free))
 		}
 		work := 0.001 * r.ExpFloat64()
 		ready := threads.serve(now, work)
@@ -50,7 +78,11 @@ func (p *pooled) watch(r *rand.Rand, rate float64, requests int) *graph.Analysis
 		query := hold * (1 - p.before)
 		called += query
 		squares += query * query
-		taken[i] = end - now + 0.0005
+		came[i], gone[i], sent[i], answered[i] = now, end+p.own, end-query, end
+		if p.callers > 0 {
+			free[free.first()] = gone[i]
+		}
+		taken[i] = gone[i] - now + 0.0005
 		sum += taken[i]
 	}
 	n := float64(requests)
@@ -64,7 +96,8 @@ func (p *pooled) watch(r *rand.Rand, rate float64, requests int) *graph.Analysis
 		{Node: "2", Name: "db", Host: "a", CPUCores: called / now, Parallel: 16, ParallelBy: "cores", ArrivalRate: &served,
 			Latency: &busy, Waits: new(graph.Seconds)}},
 		Connections: []graph.Connections{{Client: "1", Server: "2", Name: "web to db", Requests: n, Busy: called / now,
-			Open: float64(p.connections), Rate: served, Spread: math.Sqrt(max(squares/n/float64(busy*busy)-1, 0))}}}
+			Open: float64(p.connections), Rate: served, Spread: math.Sqrt(max(squares/n/float64(busy*busy)-1, 0)),
+			Sent: inFlight(sent, answered), Received: inFlight(came, gone)}}}
 }
 
 func (p *pooled) entry(r *rand.Rand, rate float64, requests int) graph.Entry {

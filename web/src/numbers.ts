@@ -11,6 +11,8 @@ export interface Side {
   transactions: number
   /** Requests that wait for their reply at the end of the window */
   in_flight?: number
+  /** The most requests that waited for their reply at any moment since the last full minute before the end of the window; of several edges the sum of theirs */
+  in_flight_most?: number
   request_bytes_per_second?: number
   response_bytes_per_second?: number
   request_bytes: number
@@ -114,7 +116,7 @@ export const USAGE_GROUPS: [string, string[]][] = [
 
 /** The numbers of a side of an edge by the headings of the page, in the order in which people ask for them. */
 export const SIDE_GROUPS: [string, string[]][] = [
-  ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
+  ['Requests', ['transactions_per_second', 'transactions', 'in_flight', 'in_flight_most', 'request_bytes_per_second', 'response_bytes_per_second', 'request_bytes', 'response_bytes', 'request_packets', 'response_packets']],
   ['Latency', ['p50', 'p75', 'p90', 'p99', 'mean', 'first_byte_p50', 'first_byte_p99']],
   ['Path', ['rtt_p50', 'rtt_p99', 'rtt_min', 'jitter', 'retransmits', 'window_limited_seconds', 'network_delay_p50', 'network_delay_p99', 'network_jitter', 'network_request_packets', 'network_response_packets', 'network_reordered', 'network_duplicated', 'network_repeated', 'network_delay_samples', 'network_unread_mean', 'network_unread_requests', 'network_observed', 'network_retransmitted', 'network_out_of_order', 'network_sampled', 'send_buffer_limited_seconds']],
   ['Connections', ['connections_open', 'connections_opened', 'connections_closed', 'duration_p50', 'duration_p99']],
@@ -179,6 +181,7 @@ export const SIDE_MEANING: Record<string, string> = {
   transactions_per_second: 'Requests whose reply has ended, per second',
   transactions: 'Requests whose reply has ended',
   in_flight: 'Requests that wait for their reply at the end of the window',
+  in_flight_most: 'The most requests that waited for their reply at any moment since the last full minute before the end of the window; of several edges the sum of theirs',
   first_byte_p50: 'From the first byte of a request to the first byte of its reply',
   first_byte_p99: 'From the first byte of a request to the first byte of its reply',
   rtt_p50: 'Time that a packet and its acknowledgement take, as the kernel measures it',

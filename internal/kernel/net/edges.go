@@ -355,6 +355,8 @@ func (r *edgeReader) read(index int, now time.Time) model.KernelEdge {
 			Lost: host.Load(&edge.Lost) + host.Load(&edge.LostReplies), LostWaiting: host.Load(&edge.Lost),
 		}}
 	k.Key.Overflow = index == edgeOverflow
+	// Those that are still in flight count from now on as well.
+	k.MostInFlight = max(uint64(atomic.SwapUint32(&edge.MostInFlight, 0)), k.Counters.InFlight())
 	k.Connections = samplesOf(edge)
 	c, sum := &k.Counters, host.Load(&edge.LatencySumNs)
 	c.Latency = state.latency.Read(&r.latency, index, 1, sum, sum)

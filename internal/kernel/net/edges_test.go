@@ -373,6 +373,59 @@ func TestRequestsInFlight(t *testing.T) {
 	counts(t, p, service, model.RoleServer, "none waits", func(c model.EdgeCounters) bool { return c.InFlight() == 0 })
 }
 
+// The most that were in flight are known, although none are at either of the readings; and only those since the reading before.
+func TestMostInFlight(t *testing.T) {
+	p := openShared(t)
+	const most = 5
+	received, answer := make(chan struct{}), make(chan struct{})
+	service := kerneltest.Serve(t, func(conn *net.TCPConn) {
+		defer conn.Close()
+		for {
+			if _, err := conn.Read(make([]byte, requestBytes)); err != nil {
+				return
+			}
+			received <- struct{}{}
+			<-answer
+			conn.Write([]byte("at last"))
+		}
+	})
+	conns := make([]net.Conn, most)
+	for i := range conns {
+		conns[i] = kerneltest.Dial(t, service.String())
+	}
+	for _, n := range []int{most, 2, 3} {
+		for _, conn := range conns[:n] {
+			conn.Write(make([]byte, requestBytes))
+		}
+		for range n {
+			<-received
+		}
+		for range n {
+			answer <- struct{}{}
+		}
+		for _, conn := range conns[:n] {
+			if _, err := conn.Read(make([]byte, requestBytes)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := p.ReadEdges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := 0
+		for i := range all {
+			if e := &all[i]; e.Key.Service.Port() == service.(*net.TCPAddr).AddrPort().Port() && e.Counters.Requests > 0 {
+				if ends++; e.MostInFlight != uint64(n) || e.Counters.InFlight() != 0 {
+					t.Errorf("%v: the most in flight were %d, now %d are; want %d, 0", e.Key.Role, e.MostInFlight, e.Counters.InFlight(), n)
+				}
+			}
+		}
+		if ends != 2 {
+			t.Fatalf("%d ends", ends)
+		}
+	}
+}
+
 func TestResetShows(t *testing.T) {
 	p := openShared(t)
 	service := kerneltest.Serve(t, func(conn *net.TCPConn) {

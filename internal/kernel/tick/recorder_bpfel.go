@@ -127,7 +127,7 @@ type recorderEdge struct {
 	Histograms          [3]uint32
 	Process             uint32
 	Proxy               uint32
-	Unused              uint32
+	MostInFlight        uint32
 	Upgrades            uint64
 	Lost                uint64
 	LostReplies         uint64
