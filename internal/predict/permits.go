@@ -11,6 +11,8 @@ import (
 const (
 	// cutOffLeast is in how many stretches as many requests were in flight as ever, at least, where more are not let through.
 	cutOffLeast = 3
+	// inCrowd is how many of the requests that find many in flight are taken to be there by one and the same chance.
+	inCrowd = 4
 	// mostSince is for how long, in seconds, graph.InFlightRequests.Most goes back at most.
 	mostSince = 60
 	// permitsMost is how many permits are tried at most, permitsTried how many times as many as requests were under way:
@@ -84,8 +86,8 @@ func (h *History) permitStations(pools []station) (all []station) {
 }
 
 // cutOff is how many requests the client lets through to the server at a time, by that there were never more in flight although
-// more were in the client: known, from 0 to 1, is how many of those that it sent would have found as many in flight by chance, as a
-// share of crowds. Where fewer than by chance were in the client as well, they did not come at random (one after the other, or each
+// more were in the client. known is the chance that it is so: 1 where crowds of those that it sent would have found as many in
+// flight if more were let through, and else by how many would have, inCrowd of them at a time. Where fewer than by chance were in the client as well, they did not come at random (one after the other, or each
 // of a few clients waits for its own), and nothing is known.
 func (p *connectionsPast) cutOff(busy *Demand) (most, known float64) {
 	var sent, received, under, inside, mostReceived float64
@@ -112,7 +114,10 @@ func (p *connectionsPast) cutOff(busy *Demand) (most, known float64) {
 	if reached < cutOffLeast || mostReceived <= most || foundReceived > crowds/2 {
 		return most, 0
 	}
-	return most, min(found/crowds, 1)
+	if found >= crowds {
+		return most, 1
+	}
+	return most, 1 - math.Exp(-found/inCrowd)
 }
 
 // lookedAt is how many of so many requests of the stretch came when graph.InFlightRequests.Most was looked for, on average: since the last

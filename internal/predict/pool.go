@@ -78,7 +78,7 @@ func (h *History) addConnections(a *graph.Analysis) {
 		called[c.Client] += c.Busy
 	}
 	for _, c := range a.Connections {
-		if c.Open <= 0 || c.Requests <= 0 {
+		if c.Requests <= 0 {
 			continue
 		}
 		key := [2]string{c.Client, c.Server}
