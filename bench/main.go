@@ -47,7 +47,7 @@ func main() {
 	only := flag.String("only", "throughput,agent,known,programs",
 		"which parts to measure, separated by commas: "+partNames())
 	fleet := flag.String("fleet", "1000,2500,5000,7500,10000", "numbers of agents of the part fleet")
-	flag.IntVar(&options.reads, "reads", 1000, "reads of each row of latency of the part region")
+	flag.IntVar(&options.reads, "reads", 1000, "reads of each round of latency of the part region")
 	flag.StringVar(&options.apps, "apps", "", "measure limits only of applications whose name contains this")
 	flag.DurationVar(&options.look, "look", 20*time.Second, "how long an application is watched at a rate in the parts saturation, limits and whatif")
 	flag.StringVar(&options.save, "save", "", "directory to which the parts saturation, limits and whatif save what they saw")

@@ -200,6 +200,8 @@ struct sock {
 	int sk_err;
 	u8 sk_shutdown;
 	atomic_t sk_drops;
+	u32 sk_ack_backlog;	/* of a listening socket: connections that wait to be accepted */
+	u32 sk_max_ack_backlog;
 };
 
 struct minmax_sample {

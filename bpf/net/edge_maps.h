@@ -116,14 +116,17 @@ static __always_inline struct edge *edge_at(u32 index, u32 generation)
 	return edge && edge->generation == generation ? edge : NULL;
 }
 
-/* A request has begun. */
-static __always_inline void count_request(struct edge *edge)
+/*
+ * A request has begun. late: its reply may be there already, and another request may have been sent
+ * since, so that how many are counted as in flight is more than were.
+ */
+static __always_inline void count_request(struct edge *edge, bool late)
 {
 	u64 begun = __sync_fetch_and_add(&edge->requests, 1) + 1;
 	/* What ends from here on counts as ended: it is never more than there were. */
 	u64 ended = edge->replies + edge->aborts + edge->lost;
 
-	if (begun <= ended)
+	if (late || begun <= ended)
 		return;
 	u32 n = begun - ended, most = edge->most_in_flight;
 #pragma unroll

@@ -340,8 +340,10 @@ static __always_inline void sweep_connection(struct sock *sk, struct connection 
 
 		listener_key_of(sk, c, &key);
 		struct listener *listener = bpf_map_lookup_elem(&listeners, &key);
-		if (listener)
+		if (listener) {
 			count_listener_drops(sk, c, listener);
+			see_accept_queue(sk, listener);
+		}
 		return;
 	}
 	if (marks_pairs && sk->__sk_common.skc_state != TCP_CLOSE)

@@ -138,6 +138,14 @@ struct listener {
 	u32 forwarder;
 	/* connections that found no room in the accept queue, or were refused otherwise */
 	u64 drops;
+	/*
+	 * At the last sweep, whose number is swept: connections that waited to be accepted, and how many
+	 * may; of several sockets those of the fullest.
+	 */
+	u32 queued;
+	u32 queue_limit;
+	u32 swept;
+	u32 unused;
 };
 
 /* The address pair of a connection, as its client sees it; see pairing.h. */

@@ -24,7 +24,7 @@ static __noinline int request_at_proxy(struct connection *c, struct edge *edge)
 /* A request is counted in the call that sends or receives it. */
 static __always_inline void begin_request(struct connection *c, struct edge *edge)
 {
-	count_request(edge);
+	count_request(edge, c->early.state == EARLY_TAKEN);
 	if (edge->proxy && !names_shed)
 		request_at_proxy(c, edge);
 }
@@ -34,7 +34,7 @@ static __always_inline void abort_request(struct connection *c, struct edge *edg
 {
 	c->phase = PHASE_IDLE;
 	if (c->head.state == HEAD_PARTIAL)
-		count_request(edge);
+		count_request(edge, true);
 	leave_proxy(&c->at_proxy);
 	__sync_fetch_and_add(&edge->aborts, 1);
 }
@@ -201,7 +201,7 @@ static __always_inline void on_reply(struct sock *sk, struct connection *c, stru
 
 		reply = begin_reply(c, readable, early);
 		if (late)
-			count_request(edge);
+			count_request(edge, true);
 	}
 	/* Of what is kept, only the first part is. */
 	if (reply == REPLY_WAITS && !(early && c->early.last_ns != c->early.first_ns))

@@ -254,7 +254,7 @@ static __noinline struct http2_stream *begin_stream(struct http2_connection *h, 
 		return NULL;
 	}
 	describe_request(s, direction, index, edge->generation);
-	count_request(edge);
+	count_request(edge, s->flags & STREAM_REPLIED);
 	if (edge->proxy && !(s->flags & STREAM_REPLIED))
 		at_proxy(edge, &s->at_proxy, hash_of_name(s->name, ENDPOINT_KEY_NAME), s->protocol,
 			 s->first_ns);

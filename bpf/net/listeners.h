@@ -97,6 +97,22 @@ static __always_inline void count_listener_drops(struct sock *sk, struct connect
 		__sync_fetch_and_add(&listener->drops, (u64)gained);
 }
 
+static __always_inline void see_accept_queue(struct sock *sk, struct listener *listener)
+{
+	u32 queued = sk->sk_ack_backlog, limit = sk->sk_max_ack_backlog;
+
+	if (listener->swept != sweep_number) {
+		listener->swept = sweep_number;
+		listener->queued = 0;
+		listener->queue_limit = 0;
+	}
+	if (listener->queue_limit &&
+	    (u64)queued * listener->queue_limit <= (u64)listener->queued * limit)
+		return;
+	listener->queued = queued;
+	listener->queue_limit = limit;
+}
+
 static __always_inline void remove_listener(struct sock *sk)
 {
 	struct connection *c = bpf_sk_storage_get(&connections, sk, 0, 0);

@@ -134,7 +134,7 @@ static __always_inline void count_early(struct sock *sk, struct connection *c, s
 			on_push(c, edge);
 		} else if (c->phase == PHASE_REQUEST) {
 			if (c->head.state == HEAD_PARTIAL) {
-				count_request(edge);
+				count_request(edge, true);
 				c->head.state = HEAD_NONE;
 			}
 			reply_began(c, edge, at);
@@ -146,7 +146,7 @@ static __always_inline void count_early(struct sock *sk, struct connection *c, s
 		c->head.target = 0;
 		c->first_ns = at;
 		c->phase = PHASE_REQUEST;
-		count_request(edge);
+		count_request(edge, true);
 	}
 	end_early(c);
 }

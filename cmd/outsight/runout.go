@@ -26,9 +26,10 @@ func newRunOut() *cobra.Command {
 	remote := remoteFlags{outputs: []string{"text", "json"}}
 	c := &cobra.Command{
 		Use:   "runout",
-		Short: "When memory, CPU time, threads, open files and disks will be used up, if they go on as they do",
-		Long: `Show of each container with a limit of memory, CPU time, threads or open files, and of the memory, the CPUs and the
-filesystems of each host, whether its use grows, and when it is used up if it goes on so: with the bounds between which
+		Short: "When memory, CPU time, disks, connections and others will be used up, if they go on as they do",
+		Long: `Show of each container with a limit of memory, CPU time, threads or open files, of its queues of connections to be
+accepted and its pools of connections, of the memory, the CPUs and the filesystems of each host, and of how many requests can
+be served, whether its use grows, and when it is used up if it goes on so: with the bounds between which
 that is in nine of ten cases. Growth is told from a pattern that comes again each day in windows of two days and more,
 and from what filled up and stays. Looks as far ahead as back, twice. Asks a server or outsight up.`,
 		Example: `  outsight runout
@@ -65,6 +66,8 @@ func (a *runOutAnswer) write(out io.Writer) error {
 		switch {
 		case r.Kind == predict.FileSystem:
 			name = string(r.Kind) + " " + r.Name
+		case r.Kind == predict.Requests:
+			name = "requests, limited by " + r.Name
 		case r.Node == "":
 			name = string(r.Kind) + " of the host"
 		}
@@ -100,8 +103,12 @@ func amountText(kind predict.BoundedKind, v float64) string {
 	switch kind {
 	case predict.Memory, predict.FileSystem:
 		return bytesText(v)
-	case predict.Threads, predict.OpenFiles:
+	case predict.Threads, predict.OpenFiles, predict.AcceptQueue:
 		return fmt.Sprintf("%.0f", v)
+	case predict.Connections:
+		return fmt.Sprintf("%.1f", v)
+	case predict.Requests:
+		return fmt.Sprintf("%.4g/s", v)
 	}
 	return fmt.Sprintf("%.2f cores", v)
 }

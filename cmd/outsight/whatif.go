@@ -108,7 +108,7 @@ func (a *whatifAnswer) write(out io.Writer) error {
 		then, what, of := p.Busy.Over(p.Open), "connections", fmt.Sprintf("%.0f connections", p.Open)
 		switch {
 		case p.Ceiling:
-			what, of = "requests at a time", fmt.Sprintf("%.2g at a time", p.Open)
+			what, of = "requests at a time", fmt.Sprintf("%.3g at a time", p.Open)
 		case p.Waited:
 			of += ", waited for"
 		}
@@ -284,7 +284,7 @@ func (a *whatifAnswer) verdict(rate func(float64) string) string {
 		text += fmt.Sprintf(", %.1f times the greatest rate that there was", times)
 	}
 	if pool := a.LimitingPool(); pool != nil && pool.Ceiling {
-		text += ", since no more were seen under way while others waited"
+		text += ", since no more were seen under way although there were others"
 	}
 	if len(a.Doubts) > 0 {
 		return text + "." + a.doubts()

@@ -106,6 +106,6 @@ func TestWhatifBoundText(t *testing.T) {
 		p.LimitedBy = "1>2"
 		p.Pools = []predict.Pool{{Client: "1", Server: "2", Name: "web to db", Open: 4.02, Busy: predict.Interval{Value: 2, High: &half},
 			Limit: p.Limit, Fixed: true, Waited: true, Ceiling: true}}
-	}, "Used up first: the 4 requests at a time of web to db, at 4.00k/s", ", since no more were seen under way while others waited.",
+	}, "Used up first: the 4 requests at a time of web to db, at 4.00k/s", ", since no more were seen under way although there were others.",
 		"requests at a time of web to db", "4 at a time")
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -37,6 +38,8 @@ type listenerKey struct {
 // listenerDrops are the drops at the addresses of one container.
 type listenerDrops struct {
 	boundedSums[netip.AddrPort]
+	// queues are those of the addresses at which it listens.
+	queues map[netip.AddrPort]model.AcceptQueue
 	// published is what was handed out last; nil when it has changed.
 	published []model.ListenerCounters
 }
@@ -49,6 +52,7 @@ func (l *listeners) update(now time.Time, found []model.Listener, lookup func(mo
 	holder func(*model.Container, uint32) *model.Container) {
 	l.addresses = make(map[string][]netip.AddrPort)
 	last := make(map[listenerKey]uint64, len(found))
+	queues := make(map[string]map[netip.AddrPort]model.AcceptQueue, len(l.drops))
 	for _, f := range found {
 		c := lookup(f.Owner)
 		if c == nil {
@@ -63,6 +67,14 @@ func (l *listeners) update(now time.Time, found []model.Listener, lookup func(mo
 			gained -= before
 		}
 		l.of(c.ID).add(now, f.Address, gained)
+		all := queues[c.ID]
+		if all == nil {
+			all = make(map[netip.AddrPort]model.AcceptQueue)
+			queues[c.ID] = all
+		}
+		if f.IsFuller(all[f.Address]) {
+			all[f.Address] = f.AcceptQueue
+		}
 	}
 	l.last = last
 	for id, all := range l.addresses {
@@ -72,6 +84,9 @@ func (l *listeners) update(now time.Time, found []model.Listener, lookup func(mo
 	}
 	for id, d := range l.drops {
 		d.forget(l.addresses[id])
+		if !maps.Equal(d.queues, queues[id]) {
+			d.queues, d.published = queues[id], nil
+		}
 	}
 }
 
@@ -110,7 +125,7 @@ func (l *listeners) counters(id string) []model.ListenerCounters {
 	if d.published == nil {
 		d.published = make([]model.ListenerCounters, 0, len(d.total))
 		for address, n := range d.total {
-			d.published = append(d.published, model.ListenerCounters{Address: address, Drops: n})
+			d.published = append(d.published, model.ListenerCounters{Address: address, Drops: n, AcceptQueue: d.queues[address]})
 		}
 		slices.SortFunc(d.published, func(a, b model.ListenerCounters) int { return a.Address.Compare(b.Address) })
 	}

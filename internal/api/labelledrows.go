@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"outsight/internal/fleet"
@@ -177,7 +176,7 @@ func addHostColumns(all map[labelledKey]*labelledRow, h *frame.HostSpans, span i
 		}
 		v := float64(n) / c.Per
 		if c.Kind == frame.LevelFloat {
-			v = math.Float64frombits(n)
+			v = frame.Float(n)
 		}
 		get(all, key, labelledRow{labelledKey: key, info: &info, seconds: seconds}).value += v
 	}

@@ -38,8 +38,8 @@ const (
 	runOutAhead = 2
 )
 
-// runOut answers GET /api/outsight/runout: when memory and CPU time of containers with a limit, and of hosts, will be
-// used up if they go on as in the window (from=now-24h, points=60). A daily pattern is told from growth in windows of
+// runOut answers GET /api/outsight/runout: when memory, CPU time and others of containers with a limit, those of hosts, and what
+// requests use will be used up if they go on as in the window (from=now-24h, points=60). A daily pattern is told from growth in windows of
 // two days and more.
 func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.windowOf(r, windowBounds{runOutLength, minWindow, maxWindow, maxQuery})
@@ -66,24 +66,32 @@ func (s *server) runOuts(ctx context.Context, from, to time.Time, points int) (a
 		t.times, t.step = pointTimes(whole.window, points, rowsIn(whole.window), s.Now())
 	}
 	found := map[[4]string]*usedResource{}
+	add := func(b predict.Bounded, all ...predict.Used) {
+		key := [4]string{string(b.Kind), b.Host, b.Node}
+		switch b.Kind {
+		case predict.FileSystem, predict.AcceptQueue, predict.Connections, predict.Requests: // there may be several
+			key[3] = b.Name
+		}
+		if found[key] == nil {
+			found[key] = new(usedResource)
+		}
+		found[key].Bounded = b
+		found[key].all = append(found[key].all, all...)
+	}
+	var loads predict.Loads
 	err = s.eachStretch(ctx, &t, nil, func(i int, w *frame.Window) {
 		data := &windowData{window: w}
-		g := s.graphOf(w, graph.Options{Brief: true})
+		g := s.graphOf(w, graph.Options{})
 		for _, b := range bounded(g, data) {
-			key := [4]string{string(b.Kind), b.Host, b.Node}
-			if b.Kind == predict.FileSystem {
-				key[3] = b.Name
-			}
-			if found[key] == nil {
-				found[key] = new(usedResource)
-			}
-			found[key].Bounded = b
-			found[key].all = append(found[key].all, predict.Used{At: t.times[i+1], Amount: b.Used})
+			add(b, predict.Used{At: t.times[i+1], Amount: b.Used})
 		}
+		cores := data.cores()
+		loads.Add(t.times[i+1], g.AnalyseWithConnections(cores), cores)
 	})
 	if err != nil {
 		return answer, err
 	}
+	loads.Each(func(b predict.Bounded, all []predict.Used) { add(b, all...) })
 	horizon := runOutAhead * to.Sub(from)
 	answer = runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]predict.Bounded, 0, len(found))}
 	for _, b := range found {
@@ -128,23 +136,39 @@ func bounded(g *graph.Graph, data *windowData) (all []predict.Bounded) {
 			all = append(all, predict.Bounded{Kind: predict.CPU, Name: h.Name, Host: h.Name, Used: h.CPUCores, Capacity: h.Cores})
 		}
 	}
-	return append(all, fileSystems(data.window)...)
+	return slices.Concat(all, fileSystems(data.window), acceptQueues(data.window))
+}
+
+// acceptQueues are those of containers, by the address at which they listen.
+func acceptQueues(w *frame.Window) (all []predict.Bounded) {
+	return pairs(w, model.AcceptQueueLength, model.AcceptQueueLimit, func(r *labelledRow) predict.Bounded {
+		return predict.Bounded{Kind: predict.AcceptQueue, Node: r.nodeID(), Name: r.name + " at " + r.labels[0], Host: r.host}
+	})
 }
 
 // fileSystems are those of hosts.
-func fileSystems(w *frame.Window) (all []predict.Bounded) {
-	sizes := map[[2]string]float64{}
-	rows := labelledOf(w, func(metric string) bool { return metric == model.FileSystemUsed || metric == model.FileSystemSize })
+func fileSystems(w *frame.Window) []predict.Bounded {
+	return pairs(w, model.FileSystemUsed, model.FileSystemSize, func(r *labelledRow) predict.Bounded {
+		return predict.Bounded{Kind: predict.FileSystem, Name: r.labels[0], Host: r.host}
+	})
+}
+
+// pairs are what has one series that says how much is used, and one with the same labels that says of how much.
+func pairs(w *frame.Window, used, capacity string, of func(*labelledRow) predict.Bounded) (all []predict.Bounded) {
+	capacities := map[labelledKey]float64{}
+	rows := labelledOf(w, func(metric string) bool { return metric == used || metric == capacity })
 	for i := range rows {
-		if rows[i].metric == model.FileSystemSize {
-			sizes[[2]string{rows[i].host, rows[i].labels[0]}] = rows[i].value
+		if r := &rows[i]; r.metric == capacity {
+			key := r.labelledKey
+			key.metric = used
+			capacities[key] = r.value
 		}
 	}
 	for i := range rows {
-		r := &rows[i]
-		if size := sizes[[2]string{r.host, r.labels[0]}]; r.metric == model.FileSystemUsed && size > 0 {
-			all = append(all, predict.Bounded{Kind: predict.FileSystem, Name: r.labels[0], Host: r.host, Used: r.value,
-				Capacity: size})
+		if r := &rows[i]; r.metric == used && capacities[r.labelledKey] > 0 {
+			b := of(r)
+			b.Used, b.Capacity = r.value, capacities[r.labelledKey]
+			all = append(all, b)
 		}
 	}
 	return all

@@ -3,7 +3,6 @@
 package fleet
 
 import (
-	"math"
 	"time"
 
 	"outsight/internal/frame"
@@ -131,7 +130,7 @@ func (s *spans) level(name string) *float64 {
 		info.Kind == frame.Highest && frame.Schema[frame.Hosts].Columns[info.Of].Kind == frame.LevelFloat
 	v := float64(n) / info.Per
 	if float {
-		v = math.Float64frombits(n)
+		v = frame.Float(n)
 	}
 	return &v
 }

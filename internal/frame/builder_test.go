@@ -127,20 +127,24 @@ func TestMeanAndHighest(t *testing.T) {
 		if i == 30 {
 			bytes = 1000
 		}
+		sample := model.ContainerSample{Container: c, Memory: &model.MemorySample{UsageBytes: bytes}}
+		if i >= 40 && i < 50 { // it is not known
+			sample.Memory = nil
+		}
 		frames = append(frames, b.Build(&model.Snapshot{Time: start.Add(time.Duration(i) * time.Second),
-			Containers: []model.ContainerSample{{Container: c, Memory: &model.MemorySample{UsageBytes: bytes}}}}))
+			Containers: []model.ContainerSample{sample}}))
 	}
 	get := func(f *Frame, name string) uint64 {
 		n, _ := f.Tables[Containers].Columns[Column(Containers, name)].At(0)
 		return n
 	}
-	if got := get(frames[60], "memory_usage.integral") - get(frames[0], "memory_usage.integral"); got != 59*100+1000 {
-		t.Errorf("the integral gained %d byte seconds, want %d", got, 59*100+1000)
+	if got := get(frames[60], "memory_usage.integral") - get(frames[0], "memory_usage.integral"); got != 49*100+1000 {
+		t.Errorf("the integral gained %d byte seconds, want %d", got, 49*100+1000)
 	}
 	if !frames[0].IsKey() || frames[30].IsKey() || !frames[60].IsKey() || frames[59].Key != 1 {
 		t.Error("key frames are not those that begin a minute")
 	}
-	for i, want := range map[int]uint64{29: 100, 30: 1000, 59: 1000, 60: 1000} {
+	for i, want := range map[int]uint64{29: 100, 30: 1000, 45: 1000, 59: 1000, 60: 1000} {
 		if got := get(frames[i], "memory_usage.highest"); got != want {
 			t.Errorf("the highest at %d s is %d, want %d", i, got, want)
 		}

@@ -85,7 +85,7 @@ func randomTable(r *rand.Rand, t TableID, f *Frame, old *Table) {
 			}
 			if !there || change() {
 				v, ok = v+r.Uint64()>>r.IntN(64), c%4 > 0 && (c%4 > 1 || r.IntN(3) > 0)
-				if info.isFloat(c) && isBeyond(v) {
+				if info.isFloat(c) && isInfinite(v) {
 					v = math.Float64bits(r.NormFloat64())
 				}
 			}

@@ -6,11 +6,15 @@ import (
 	"slices"
 )
 
-// maxFloat bounds all floats, so that what is computed of them and summed over all rows is finite: JSON has no more.
+// maxFloat bounds what is computed of floats, so that sums over all rows are finite: JSON has no more.
 const maxFloat = 0x1p512
 
-// isBeyond reports whether bits are not those of a float up to maxFloat, positive or negative, but an infinity or no number.
-func isBeyond(bits uint64) bool { return bits<<1 > math.Float64bits(maxFloat)<<1 }
+// isInfinite reports whether bits are of an infinity, or of what is no number.
+func isInfinite(bits uint64) bool { return bits<<1 >= math.Float64bits(math.Inf(1))<<1 }
+
+// Float is the value of a column of floats, and of one that is no whole number of Labelled: no more than 2^512, and no less than
+// -2^512.
+func Float(bits uint64) float64 { return min(max(math.Float64frombits(bits), -maxFloat), maxFloat) }
 
 // fill makes a table of its sections.
 func (d *parser) fill(t TableID, s *tableSection) {
@@ -36,8 +40,8 @@ func (d *parser) fill(t TableID, s *tableSection) {
 	}
 	for i, part := range s.columns {
 		d.readColumn(&to.Columns[i], &old.Columns[i], part, s)
-		if part != nil && info.isFloat(i) && slices.ContainsFunc(to.Columns[i].Of, isBeyond) {
-			d.fail("%s is no number up to 2^512", info.Columns[i].Name)
+		if part != nil && info.isFloat(i) && slices.ContainsFunc(to.Columns[i].Of, isInfinite) {
+			d.fail("%s is infinite or no number", info.Columns[i].Name)
 		}
 	}
 	for i, part := range s.histograms {

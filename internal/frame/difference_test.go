@@ -42,8 +42,11 @@ func TestDifferencesAreWhatWasCounted(t *testing.T) {
 			} else {
 				kept = append(kept, l)
 			}
-			s.Containers = append(s.Containers, model.ContainerSample{Container: &c,
-				CPU: &model.CPUCounters{UsageNS: l.n, RunQueue: l.h.Clone()}})
+			sample := model.ContainerSample{Container: &c, CPU: &model.CPUCounters{UsageNS: l.n, RunQueue: l.h.Clone()}}
+			if random.IntN(2) == 0 { // a level that is not always known, of which there is an integral
+				sample.Memory = &model.MemorySample{UsageBytes: l.n + 1}
+			}
+			s.Containers = append(s.Containers, sample)
 		}
 		alive = kept
 		frames = append(frames, b.Build(s))

@@ -65,7 +65,8 @@ func (p *planned) make(f *Frame, fill func(d *draft, of *plan)) {
 		switch kind := d.info.Columns[i].Kind; {
 		case kind == Counter && d.Columns[i].Of != nil:
 			p.grow(d, i)
-		case (kind == Integral || kind == Highest) && d.Columns[d.info.Columns[i].Of].Of != nil:
+		case (kind == Integral || kind == Highest) &&
+			(d.Columns[d.info.Columns[i].Of].Of != nil || len(p.old.Columns) > 0 && len(p.old.Columns[i].Of) > 0):
 			p.integrate(d, i, seconds)
 		}
 	}

@@ -75,14 +75,20 @@ func (p *planned) integrate(d *draft, column int, seconds float64) {
 	float := d.info.Columns[info.Of].Kind == LevelFloat
 	for i := range p.plans {
 		of := &p.plans[i]
-		if d.row = i; of.live < 0 || !d.has(info.Of) {
+		if d.row = i; of.live < 0 {
 			continue
 		}
-		level := d.Columns[info.Of].Of[i]
 		was, known := uint64(0), false
 		if of.before >= 0 {
 			was, known = p.old.Columns[column].At(of.before)
 		}
+		if !d.has(info.Of) { // the level is not known just now: what it gained so far does not fall
+			if known && (info.Kind == Integral || !p.b.before.IsKey()) {
+				d.set(column, was)
+			}
+			continue
+		}
+		level := d.Columns[info.Of].Of[i]
 		switch {
 		case info.Kind == Integral && float:
 			d.set(column, was+uint64(fromBits(level)*seconds*info.Per))

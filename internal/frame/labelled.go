@@ -37,7 +37,7 @@ const (
 // LabelledLevel is the value of a gauge in a row of Labelled; per is how many of a whole number are one of its unit.
 func LabelledLevel(t *Table, row int, per float64) (level float64, ok bool) {
 	if n, ok := t.Columns[labelledReal].At(row); ok {
-		return math.Float64frombits(n), true
+		return Float(n), true
 	}
 	n, ok := t.Columns[labelledValue].At(row)
 	return float64(n) / per, ok
@@ -111,7 +111,7 @@ func readLabelled[T any](p *plannedLabelled, rows []seriesRow[T], of *T, table T
 				histogram: series.Histogram}
 			switch {
 			case series.Histogram != nil:
-			case r.Real && isBeyond(math.Float64bits(series.Value)):
+			case r.Real && isInfinite(math.Float64bits(series.Value)):
 				continue
 			case r.Real:
 				one.real, one.value = true, math.Float64bits(series.Value)

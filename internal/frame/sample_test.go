@@ -108,7 +108,7 @@ func (h *sampleHost) step(seconds int, busy float64) *Frame {
 		c.RTT = h.durations(c.RTT, n, 200*time.Microsecond)
 		c.JitterSumNS += uint64(n) * 5000
 		c.RTTMinNS = 100_000
-		e.MostInFlight = uint64(1 + h.r.IntN(4))
+		e.MostInFlight, e.KnowsMost = uint64(h.r.IntN(4)), true
 		e.Endpoints = append([]model.Endpoint(nil), e.Endpoints...)
 		e.Endpoints[0].Latency = c.Latency
 	}

@@ -140,7 +140,7 @@ func fillColumns[T any](d *draft, rows []model.Row[T], of *T) {
 				continue
 			case !d.only.column(int(d.table), column):
 			case c.Value != nil:
-				if v, ok := c.Value(of); ok && !isBeyond(math.Float64bits(v)) {
+				if v, ok := c.Value(of); ok && !isInfinite(math.Float64bits(v)) {
 					d.set(column, math.Float64bits(v))
 				}
 			default:

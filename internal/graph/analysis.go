@@ -44,9 +44,15 @@ type Connections struct {
 	Sent, Received InFlightRequests
 }
 
-// InFlightRequests are requests that wait for their reply to begin: Mean at the readings of the window, Most at any moment since the
-// last full minute before its end; where that is not known it is 0. Requests are those of the window.
-type InFlightRequests struct{ Requests, Mean, Most float64 }
+// InFlightRequests are requests that wait for their reply to begin.
+type InFlightRequests struct {
+	// Requests are those of the window, Mean how many are in flight on average, at its readings.
+	Requests, Mean float64
+	// Most is how many were at any moment of the last Seconds of the window or longer, of that of Parts which had most; 0 parts
+	// are that it is not known.
+	Most, Seconds float64
+	Parts         int
+}
 
 // Entry is a server that is called from outside of the application.
 type Entry struct {
@@ -122,22 +128,23 @@ func (g *Graph) Analyse(cores map[string]float64) *Analysis {
 func (g *Graph) AnalyseWithConnections(cores map[string]float64) *Analysis {
 	a, reached, calls := g.analyse(cores)
 	calls.findHosts(a.Entries)
+	received := make([]InFlightRequests, len(g.Nodes))
+	for i := range calls.ends {
+		e := &calls.ends[i]
+		if of := e.inFlight(); e.client != e.server && of.Requests > received[e.server].Requests {
+			received[e.server] = of
+		}
+	}
 	for _, e := range calls.ends {
 		if !reached[e.client] || e.client == e.server || !e.isTimed() {
 			continue
 		}
 		client, server := g.Nodes[e.client], g.Nodes[e.server]
-		var received InFlightRequests
-		for _, from := range calls.ends {
-			if of := from.inFlight(); from.server == e.client && from.client != e.client && of.Requests > received.Requests {
-				received = of
-			}
-		}
 		mean, variance := spread(&e.best.latency)
 		a.Connections = append(a.Connections, Connections{Client: client.ID, Server: server.ID,
 			Name: client.Name + " to " + server.Name, Requests: e.best.Of(Transactions), Busy: e.busy(), Open: e.best.Open,
 			Rate: *e.best.TransactionsPerSecond, Spread: math.Sqrt(variance) / mean,
-			Sent: e.inFlight(), Received: received})
+			Sent: e.inFlight(), Received: received[e.client]})
 	}
 	return a
 }

@@ -33,7 +33,8 @@ func (e *callEnds) inFlight() InFlightRequests {
 	if rate == nil || requests <= 0 {
 		return InFlightRequests{}
 	}
-	return InFlightRequests{Requests: requests, Mean: e.best.Of(inFlightSeconds) * *rate / requests, Most: e.best.Of(mostInFlight)}
+	return InFlightRequests{Requests: requests, Mean: e.best.Of(inFlightSeconds) * *rate / requests, Most: e.best.most.greatest,
+		Seconds: min(e.best.most.seconds, requests / *rate), Parts: e.best.most.rows}
 }
 
 func (g *Graph) calls() *callGraph {

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"math"
 	"strings"
 
 	"outsight/internal/frame"
@@ -247,7 +246,7 @@ func (m *frameMap) use(p *part, row int, c *mapContainer) {
 // level is a value of a gauge in its unit.
 func level(n uint64, kind frame.ColumnKind, per float64) float64 {
 	if kind == frame.LevelFloat {
-		return math.Float64frombits(n)
+		return frame.Float(n)
 	}
 	return float64(n) / per
 }

@@ -12,6 +12,8 @@ import (
 type edgeColumn struct {
 	containerColumn
 	lasting, least bool
+	// integral grows while a level is there, though nothing happens.
+	integral bool
 }
 
 // edgeColumns are the numbers of an edge, edgeHistograms the columns of its histograms in the order of sums.
@@ -24,12 +26,14 @@ var (
 
 func edgeNumbers() (all []edgeColumn) {
 	for _, c := range columnsOf(edgeTable, frame.Edges) {
-		if c.kind == frame.Integral { // it gains
+		if c.histogram {
+			continue
+		}
+		integral := c.kind == frame.Integral
+		if integral { // it gains
 			c.kind = frame.Counter
 		}
-		if !c.histogram {
-			all = append(all, edgeColumn{c, abouts[c.field].lasting(), abouts[c.field].least})
-		}
+		all = append(all, edgeColumn{c, abouts[c.field].lasting(), abouts[c.field].least, integral})
 	}
 	return all
 }
@@ -279,7 +283,7 @@ func (v *edgeView) active(d *frame.Difference) []bool {
 					was = view.was[before]
 				}
 				if n != was {
-					active[row], moved = true, true
+					active[row], moved = active[row] || !c.integral, true
 				}
 			}
 			if moved {
@@ -291,7 +295,7 @@ func (v *edgeView) active(d *frame.Difference) []bool {
 		}
 		v.moved = append(v.moved, uint8(i))
 		for row := range view.now {
-			if view.gain(row, d.BeforeRow[row]) > 0 {
+			if !c.integral && view.gain(row, d.BeforeRow[row]) > 0 {
 				active[row] = true
 			}
 		}
@@ -300,7 +304,7 @@ func (v *edgeView) active(d *frame.Difference) []bool {
 		if active[row] && d.HasRemoved(row) {
 			active[row] = false
 			for i := range edgeColumns {
-				if edgeColumns[i].kind == frame.Counter {
+				if c := &edgeColumns[i]; c.kind == frame.Counter && !c.integral {
 					n, _ := d.Gain(edgeColumns[i].column, row)
 					active[row] = active[row] || n > 0
 				}

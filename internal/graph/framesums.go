@@ -2,6 +2,7 @@ package graph
 
 import (
 	"sync"
+	"time"
 
 	"outsight/internal/frame"
 	"outsight/internal/model"
@@ -12,6 +13,7 @@ type sums struct {
 	gains [maxFields]uint64
 	// levels are of now, and least values.
 	levels         values
+	most           mostSeen
 	known          uint64
 	open, received uint64
 	// histograms in the order of edgeHistograms, of which the first are wanted.
@@ -25,7 +27,7 @@ var sumsPool = sync.Pool{New: func() any { return &sums{} }}
 
 func (s *sums) reset(histograms int) {
 	s.wanted = histograms
-	s.gains, s.levels, s.known, s.open, s.received = [maxFields]uint64{}, values{}, 0, 0, 0
+	s.gains, s.levels, s.most, s.known, s.open, s.received = [maxFields]uint64{}, values{}, mostSeen{}, 0, 0, 0
 	for i := range s.histograms {
 		s.histograms[i].Reset()
 	}
@@ -56,7 +58,10 @@ func (s *sums) add(p *part, r *mapRow) {
 	for _, i := range v.levels {
 		c := &edgeColumns[i]
 		if view := &v.columns[c.field.index()]; (r.now || c.lasting) && !isMissing(view.nowMissing, row) {
-			s.level(c, level(view.now[row], c.kind, c.per))
+			v := level(view.now[row], c.kind, c.per)
+			if s.level(c, v); c.field == mostInFlight {
+				s.most.add(v, p.After)
+			}
 		}
 	}
 	if opened, closed := v.opened.value(row), v.closed.value(row); r.now && opened > closed {
@@ -72,6 +77,27 @@ func (s *sums) add(p *part, r *mapRow) {
 	}
 }
 
+// mostSeen are the most requests in flight of rows, each by itself.
+type mostSeen struct {
+	rows int
+	// greatest is that of all rows, and seconds how far back each goes.
+	greatest, seconds float64
+}
+
+func (m *mostSeen) add(most float64, f *frame.Frame) {
+	m.rows++
+	m.greatest = max(m.greatest, most)
+	// A key frame, the first of a minute, has the greatest value of all of the minute before.
+	since := f.Time.Sub(f.Time.Truncate(frame.KeyInterval))
+	if f.IsKey() && since < firstOfMinute {
+		since = frame.KeyInterval
+	}
+	m.seconds = since.Seconds()
+}
+
+// firstOfMinute is how long after the beginning of a minute its first frame is at most.
+const firstOfMinute = 2 * time.Second
+
 // level adds a value of a gauge, or keeps the least.
 func (s *sums) level(c *edgeColumn, v float64) {
 	switch {
@@ -86,7 +112,7 @@ func (s *sums) level(c *edgeColumn, v float64) {
 
 // side makes into the side that was added up, with histograms in the room, if there is one.
 func (s *sums) side(into *Side, seconds float64, room *edgeRoom) *Side {
-	into.values = s.levels
+	into.values, into.most = s.levels, s.most
 	for i := range edgeColumns {
 		c := &edgeColumns[i]
 		if f := c.field.index(); s.known>>f&1 == 1 {

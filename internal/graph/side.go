@@ -34,6 +34,7 @@ type Side struct {
 	Completeness *float64
 
 	latency model.FloatHistogram
+	most    mostSeen
 	// firstByteMean and delayMean are in seconds, 0 where there is none.
 	firstByteMean, delayMean float64
 	received                 float64

@@ -81,7 +81,19 @@ var containerNetworkRows = []Row[ContainerSample]{
 	{Name: "container_listener_drops_total", OTel: "container.listener.drops", Unit: "{connection}", Kind: Counter,
 		Help:   "Attempts to connect that were dropped at a listening TCP address, because its accept queue was full",
 		Labels: []string{"service"}, Each: listenerDrops},
+	{Name: AcceptQueueLength, OTel: "container.listener.queue", Unit: "{connection}", Kind: Gauge,
+		Help:   "Connections that wait to be accepted at a listening TCP address; of several sockets those of the fullest",
+		Labels: []string{"service"}, Each: acceptQueues(func(q *AcceptQueue) uint64 { return q.Queued })},
+	{Name: AcceptQueueLimit, OTel: "container.listener.queue.limit", Unit: "{connection}", Kind: Gauge,
+		Help:   "Connections that may wait to be accepted there: the backlog of listen(2), or net.core.somaxconn",
+		Labels: []string{"service"}, Each: acceptQueues(func(q *AcceptQueue) uint64 { return q.QueueLimit })},
 }
+
+// Metrics of the queues of listening addresses.
+const (
+	AcceptQueueLength = "container_listener_queue_connections"
+	AcceptQueueLimit  = "container_listener_queue_limit_connections"
+)
 
 var (
 	ofNetwork = in(func(s *ContainerSample) *NetworkCounters { return s.Network })
@@ -91,6 +103,16 @@ var (
 func listenerDrops(s *ContainerSample, to *Sink) {
 	for _, l := range s.Listeners {
 		to.Add(float64(l.Drops), NewLabel("service", ServiceName(l.Address)))
+	}
+}
+
+func acceptQueues(number func(*AcceptQueue) uint64) func(*ContainerSample, *Sink) {
+	return func(s *ContainerSample, to *Sink) {
+		for i := range s.Listeners {
+			if l := &s.Listeners[i]; l.QueueLimit > 0 {
+				to.Add(float64(number(&l.AcceptQueue)), NewLabel("service", ServiceName(l.Address)))
+			}
+		}
 	}
 }
 

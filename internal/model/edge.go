@@ -804,7 +804,7 @@ func failuresOther(c *EdgeCounters) uint64 {
 	return c.Failures - min(c.FailuresRefused+c.FailuresTimedOut+c.FailuresUnreachable, c.Failures)
 }
 
-func mostInFlight(e *Edge) (uint64, bool) { return e.MostInFlight, e.MostInFlight > 0 }
+func mostInFlight(e *Edge) (uint64, bool) { return e.MostInFlight, e.KnowsMost }
 
 func rttMin(e *Edge) (uint64, bool) { return e.Counters.RTTMinNS, e.Counters.RTTMinNS > 0 }
 

@@ -121,8 +121,9 @@ type KernelEdge struct {
 	// PID is a process that uses, or used, the edge; 0 if not known. It may be gone.
 	PID      int
 	Counters EdgeCounters
-	// MostInFlight is that of Edge.
+	// MostInFlight and KnowsMost are those of Edge.
 	MostInFlight uint64
+	KnowsMost    bool
 	// Endpoints are what was asked for on the edge, where that was recognised.
 	Endpoints []Endpoint
 	// Connections and PacketSamples are those of Edge.
@@ -184,6 +185,9 @@ type Listener struct {
 	// Drops counts attempts to connect that the kernel dropped because the accept queue was full,
 	// or there was no memory: what it counts as ListenDrops, since the listener was found.
 	Drops uint64
+	// AcceptQueue is that of the last sweep; its limit is the backlog of listen(2), or net.core.somaxconn. Of several sockets it
+	// is that of the fullest.
+	AcceptQueue
 }
 
 // KernelPacketDrops are packets that the kernel dropped for one reason at one device.

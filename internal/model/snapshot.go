@@ -94,6 +94,16 @@ type ListenerCounters struct {
 	Address netip.AddrPort
 	// Drops counts attempts to connect that found no room in the accept queue.
 	Drops uint64
+	// AcceptQueue is that of the socket whose queue is the fullest.
+	AcceptQueue
+}
+
+// AcceptQueue is how many connections wait to be accepted (Queued) of how many may. A QueueLimit of 0 is not known.
+type AcceptQueue struct{ Queued, QueueLimit uint64 }
+
+// IsFuller reports whether a larger share of it is used than of another one.
+func (q AcceptQueue) IsFuller(than AcceptQueue) bool {
+	return q.QueueLimit > 0 && (than.QueueLimit == 0 || q.Queued*than.QueueLimit > than.Queued*q.QueueLimit)
 }
 
 // ThrottleCounters are of the container's own CPU quota (cpu.stat).
@@ -174,8 +184,9 @@ type Edge struct {
 	Paired   bool
 	Counters EdgeCounters
 	// MostInFlight is the greatest number of requests in flight at any moment since the reading before; where several of
-	// the kernel's edges are one, no more than the sum of theirs. 0 is that it is not known or there were none.
+	// the kernel's edges are one, no more than the sum of theirs. KnowsMost is that it is known at all.
 	MostInFlight uint64
+	KnowsMost    bool
 	// Endpoints are what was asked for, where that was recognised, in order of their key.
 	Endpoints []Endpoint
 	// Connections are hashes of the initial sequence numbers of some of the newest connections, the same at both ends

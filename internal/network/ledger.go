@@ -94,6 +94,7 @@ type line struct {
 	// last is its latest state; base the state in which it was assigned to the total.
 	last, base     model.EdgeCounters
 	mostInFlight   uint64
+	knowsMost      bool
 	endpoints      map[model.EndpointKey]lineEndpoint
 	client, server model.Peer
 	connections    []uint64
@@ -136,8 +137,10 @@ type total struct {
 	// what the total counts, and else those of the view before.
 	sum          model.EdgeCounters
 	mostInFlight uint64
-	endpoints    []model.Endpoint
-	stale        bool
+	// knowsMost stays where no line is left.
+	knowsMost bool
+	endpoints []model.Endpoint
+	stale     bool
 	// paired: the other end of the relation is shown, too.
 	paired bool
 }
@@ -184,10 +187,10 @@ func (g *ledger) update(s *sighting) {
 		}
 		g.reassign(l, s, client, server)
 	}
-	if l.last != s.edge.Counters || l.mostInFlight != s.edge.MostInFlight || len(l.samples) > 0 || len(s.edge.PacketSamples) > 0 ||
-		!slices.Equal(l.connections, s.edge.Connections) {
+	if l.last != s.edge.Counters || l.mostInFlight != s.edge.MostInFlight || l.knowsMost != s.edge.KnowsMost ||
+		len(l.samples) > 0 || len(s.edge.PacketSamples) > 0 || !slices.Equal(l.connections, s.edge.Connections) {
 		l.last, l.connections, l.samples = s.edge.Counters, s.edge.Connections, s.edge.PacketSamples
-		l.mostInFlight = s.edge.MostInFlight
+		l.mostInFlight, l.knowsMost = s.edge.MostInFlight, s.edge.KnowsMost
 		l.to.stale = true
 	}
 	l.takeEndpoints(s.edge.Endpoints)
@@ -433,7 +436,7 @@ func (g *ledger) sum(present map[string]bool) []model.Edge {
 		edges = append(edges, model.Edge{
 			Instance: t.instance, Side: t.key.side, Client: t.client, Server: t.server, Service: t.key.service,
 			Transport: t.key.transport, Start: t.start, Backend: t.backend, Via: t.via, Confidence: t.confidence, Counters: t.sum,
-			MostInFlight: t.mostInFlight, Endpoints: t.endpoints, Paired: t.paired, Connections: t.connections, PacketSamples: t.samples,
+			MostInFlight: t.mostInFlight, KnowsMost: t.knowsMost, Endpoints: t.endpoints, Paired: t.paired, Connections: t.connections, PacketSamples: t.samples,
 		})
 	}
 	clear(edges[len(edges):cap(edges)]) // what ended is not kept
@@ -459,6 +462,7 @@ func (g *ledger) addUp() {
 		gained := l.last.Since(&l.base)
 		l.to.sum.Add(&gained)
 		l.to.mostInFlight += l.mostInFlight
+		l.to.knowsMost = l.to.knowsMost || l.knowsMost
 		l.to.takeConnections(l.connections)
 		l.to.samples = append(l.to.samples, l.samples...)
 	}

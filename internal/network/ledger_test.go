@@ -143,9 +143,9 @@ func TestMostInFlight(t *testing.T) {
 	f := func(name string, want uint64, all ...uint64) {
 		t.Helper()
 		for i, n := range all {
-			w.edges[i].MostInFlight = n
+			w.edges[i].MostInFlight, w.edges[i].KnowsMost = n, true
 		}
-		if edges := r.Resolve(w.view()); len(edges) != 1 || edges[0].MostInFlight != want {
+		if edges := r.Resolve(w.view()); len(edges) != 1 || edges[0].MostInFlight != want || !edges[0].KnowsMost {
 			t.Errorf("%s: %+v, want %d in flight", name, edges, want)
 		}
 	}
@@ -158,6 +158,8 @@ func TestMostInFlight(t *testing.T) {
 	w.edges = w.edges[1:]
 	f("the first is gone", 2, 2)
 	f("none", 0, 0)
+	w.edges = nil
+	f("it is idle", 0)
 }
 
 func TestIdleEdgesAreBounded(t *testing.T) {

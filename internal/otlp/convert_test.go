@@ -149,12 +149,14 @@ func TestConvertValues(t *testing.T) {
 	web("container_network_transmit_errors_total", 36)
 	web("container_network_receive_packets_dropped_total", 37)
 	web("container_network_transmit_packets_dropped_total", 38)
-	webAt := func(service string, want float64) {
+	webAt := func(metric, service string, want float64) {
 		t.Helper()
-		f("container_listener_drops_total,host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker,service="+service, want)
+		f("container_listener_"+metric+",host=node-1,id=4f1d,image=registry/web:1,name="+name+",runtime=docker,service="+service, want)
 	}
-	webAt("others", 43)
-	webAt("0.0.0.0:80", 44)
+	webAt("drops_total", "others", 43)
+	webAt("drops_total", "0.0.0.0:80", 44)
+	webAt("queue_connections", "0.0.0.0:80", 45)
+	webAt("queue_limit_connections", "0.0.0.0:80", 128)
 	web("container_network_tcp_zero_windows_total", 39)
 	web("container_network_tcp_zero_windows_ended_total", 40)
 	web("container_network_tcp_zero_window_drops_total", 41)

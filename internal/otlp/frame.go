@@ -2,7 +2,6 @@ package otlp
 
 import (
 	"hash/maphash"
-	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -314,7 +313,7 @@ func (m *maker) row(t frame.TableID, table *frame.Table, i int, r *row) {
 		case frame.Level:
 			s.Kind = model.Gauge
 		case frame.LevelFloat:
-			s.Kind, s.Value = model.Gauge, math.Float64frombits(n)
+			s.Kind, s.Value = model.Gauge, frame.Float(n)
 		}
 		m.add(s, r, c, column.Label, n == 0)
 	}

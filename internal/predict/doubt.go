@@ -45,12 +45,23 @@ func (p *Pool) id() string { return p.Client + ">" + p.Server }
 
 func (p *Pool) name() string {
 	if p.Ceiling {
-		return fmt.Sprintf("the %.2g requests at a time of %s", p.Open, p.Name)
+		return fmt.Sprintf("the %s at a time of %s", requests(p.Open), p.Name)
 	}
 	if p.Open == 1 {
 		return "the connection of " + p.Name
 	}
 	return fmt.Sprintf("the %.0f connections of %s", p.Open, p.Name)
+}
+
+// requests are so many, which may be a mean.
+func requests(n float64) string {
+	switch {
+	case n == 1:
+		return "1 request"
+	case n == math.Round(n):
+		return fmt.Sprintf("%.0f requests", n)
+	}
+	return fmt.Sprintf("%.2g requests", n)
 }
 
 // are is its name, as the subject of what all connections are.
@@ -190,9 +201,11 @@ func (p *connectionsPast) poolIn(of *Prediction, s *Scenario) *Pool {
 	return pool
 }
 
-// oneAtATime is that there were as many connections all the time, and more than requests under way.
+// oneAtATime is that there were as many connections whenever any were open, and more than requests under way.
 func (p *connectionsPast) oneAtATime() bool {
-	return !slices.ContainsFunc(p.all, func(o connectionsObserved) bool { return o.Open != p.Open || o.Busy >= p.Open })
+	return p.Open > 0 && !slices.ContainsFunc(p.all, func(o connectionsObserved) bool {
+		return o.Open > 0 && o.Open != p.Open || o.Busy >= p.Open
+	})
 }
 
 // fixed is how well it is known that a client that could open more connections would have (Pool.Fixed), from 0 to 1: how
@@ -272,7 +285,7 @@ func (p *Prediction) limitBy(pool *Pool) {
 		others = *p.Limit
 	}
 	limit.Low = min(limit.Low, others.Low)
-	if !pool.Waited || limit.High == nil || others.High != nil && *others.High < *limit.High {
+	if !pool.Waited && !pool.Ceiling || limit.High == nil || others.High != nil && *others.High < *limit.High {
 		limit.High = others.High
 	}
 	if !pool.Waited {
@@ -409,6 +422,9 @@ func (p *Pool) doubt() string {
 
 // notSeen is why a pool may be none that is the limit in the place of what is.
 func (p *Pool) notSeen(of *Prediction) string {
+	if p.Ceiling {
+		return fmt.Sprintf("nobody was seen to wait for %s: if each is held for longer than its request takes, the limit is lower", p.name())
+	}
 	text := fmt.Sprintf("nobody was seen to wait for %s: if there are more when they are needed, ", p.name())
 	if of.Limit == nil {
 		return text + "the limit is not known"

@@ -6,15 +6,16 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"outsight/internal/graph"
 )
 
 const (
-	// cutOffLeast is in how many stretches as many requests were in flight as ever, at least, where more are not let through.
-	cutOffLeast = 3
+	// cutOffLeast is in how many stretches as many requests were in flight as ever, at least, where more are not let through, and
+	// cutOffReached which share of those in which as many would have been by chance.
+	cutOffLeast, cutOffReached = 3, 0.8
 	// inCrowd is how many of the requests that find many in flight are taken to be there by one and the same chance.
 	inCrowd = 4
-	// mostSince is for how long, in seconds, graph.InFlightRequests.Most goes back at most.
-	mostSince = 60
 	// permitsMost is how many permits are tried at most, permitsTried how many times as many as requests were under way:
 	// nobody waits where there are more (of 3 servers for 1 request under way one in eleven finds all busy, of 4 one in fifty).
 	permitsMost, permitsTried = 64, 4
@@ -87,47 +88,58 @@ func (h *History) permitStations(pools []station) (all []station) {
 
 // cutOff is how many requests the client lets through to the server at a time, by that there were never more in flight although
 // more were in the client. known is the chance that it is so: 1 where crowds of those that it sent would have found as many in
-// flight if more were let through, and else by how many would have, inCrowd of them at a time. Where fewer than by chance were in the client as well, they did not come at random (one after the other, or each
-// of a few clients waits for its own), and nothing is known.
+// flight if more were let through, and else by how many would have, inCrowd of them at a time. Where so many were in flight less
+// often than they would be, as if the number changed, nothing is known and most is 0. So it is where fewer than by chance were in
+// the client as well: they did not come at random then (one after the other, or each of a few clients waits for its own).
 func (p *connectionsPast) cutOff(busy *Demand) (most, known float64) {
+	if _, _, ok := p.takes(); !ok {
+		return 0, 0
+	}
+	var all []*connectionsObserved
 	var sent, received, under, inside, mostReceived float64
 	for i := range p.all {
+		// The most of several parts were not there at the same moment.
 		o := &p.all[i]
-		if o.Sent.Most == 0 || o.Received.Most == 0 || math.IsNaN(o.inside) {
-			return 0, 0
+		if o.Sent.Parts != 1 || o.Received.Parts == 0 || math.IsNaN(o.inside) {
+			continue
 		}
-		seconds := o.Requests / o.Rate
+		all = append(all, o)
+		seconds := o.seconds()
 		sent, under = sent+seconds*o.Sent.Mean, under+seconds*o.Busy
 		received, inside = received+seconds*o.Received.Mean, inside+seconds*o.inside
 		most, mostReceived = max(most, o.Sent.Most), max(mostReceived, o.Received.Most)
 	}
-	reached, found, foundReceived := 0, 0.0, 0.0
-	for i := range p.all {
-		o := &p.all[i]
+	if under <= 0 || inside <= 0 {
+		return 0, 0
+	}
+	var reached, expected, found, foundReceived float64
+	for _, o := range all {
 		if o.Sent.Most == most {
 			reached++
 		}
 		// Requests are in flight until their reply begins, and under way until it ends.
-		found += o.lookedAt(o.Sent.Requests) * findAsMany(busy.Cores(o.rate).Value*min(sent/under, 1), most)
-		foundReceived += o.lookedAt(o.Received.Requests) * findAsMany(o.inside*min(received/inside, 1), mostReceived)
+		f := o.Sent.Requests * o.lookedAt(&o.Sent) * findAsMany(busy.Cores(o.rate).Value*min(sent/under, 1), most)
+		found, expected = found+f, expected+1-math.Exp(-f)
+		foundReceived += o.Received.Requests * o.lookedAt(&o.Received) * findAsMany(o.inside*min(received/inside, 1), mostReceived)
 	}
-	if reached < cutOffLeast || mostReceived <= most || foundReceived > crowds/2 {
+	if reached < max(cutOffLeast, cutOffReached*expected) {
+		return 0, 0
+	}
+	switch {
+	case mostReceived <= most || foundReceived > crowds/2:
 		return most, 0
-	}
-	if found >= crowds {
+	case found >= crowds:
 		return most, 1
 	}
 	return most, 1 - math.Exp(-found/inCrowd)
 }
 
-// lookedAt is how many of so many requests of the stretch came when graph.InFlightRequests.Most was looked for, on average: since the last
-// full minute before its end.
-func (o *connectionsObserved) lookedAt(requests float64) float64 {
-	seconds := o.Requests / o.Rate
-	if seconds > mostSince {
-		return requests * mostSince / 2 / seconds
-	}
-	return requests * (1 - seconds/mostSince/2)
+// seconds is how long the stretch is.
+func (o *connectionsObserved) seconds() float64 { return o.Requests / o.Rate }
+
+// lookedAt is the share of the stretch of which the most requests in flight are known.
+func (o *connectionsObserved) lookedAt(f *graph.InFlightRequests) float64 {
+	return min(f.Seconds/o.seconds(), 1)
 }
 
 // findAsMany is the share of requests that find as many in flight, or more, if they come at random: how many there are is Poisson
@@ -154,8 +166,15 @@ func (p *connectionsPast) permitPool(mean, rate float64) *Pool {
 	if limit.High != nil {
 		*limit.High /= 1 - bend
 	}
-	return &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: most, Before: d.Cores(mean), Busy: d.Cores(rate),
-		Limit: &limit, Fixed: true, Waited: true, Ceiling: true, queued: true, otherwise: whileCalm(p.all)}
+	pool := &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: most, Before: d.Cores(mean), Busy: d.Cores(rate),
+		Limit: &limit, Fixed: true, Ceiling: true, otherwise: whileCalm(p.all)}
+	if s := p.permits(); s != nil {
+		pool.queue(s.pool)
+	}
+	if !pool.Waited { // for how much longer than a request each is held is not known
+		limit.Low /= holdsMost
+	}
+	return pool
 }
 
 // whileCalm is what the client did in stretches, as nodePast.
@@ -190,11 +209,12 @@ func (p *connectionsPast) permits() *station {
 	never, known := p.cutOff(&line)
 	var byNumber *station
 	if known >= 0.5 {
-		longer := modelOff
-		byNumber = queue(never, known, Interval{1, 1 / modelOff, &longer})
+		if byNumber = queue(never, known, Interval{}); !byNumber.wasWaitedFor(p.all) {
+			byNumber = nil
+		}
 	}
 	w := waitsOver(p.calm())
-	if known == 1 || len(w.waited) < minObservations {
+	if byNumber != nil && known == 1 || len(w.waited) < minObservations {
 		return byNumber
 	}
 	busy := make([]float64, len(w.rates))

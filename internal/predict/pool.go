@@ -87,7 +87,10 @@ func (h *History) addConnections(a *graph.Analysis) {
 			p = &connectionsPast{}
 			h.connections[key] = p
 		}
-		p.Connections = c
+		open := p.Open
+		if p.Connections = c; c.Open <= 0 { // none is open just now
+			p.Open = open
+		}
 		o := connectionsObserved{rate: a.ArrivalRate, Connections: c, served: math.NaN(), took: math.NaN(),
 			inside: math.NaN(), waiting: math.NaN(), left: map[string]float64{}}
 		for _, node := range []string{c.Client, c.Server} {

@@ -30,7 +30,7 @@ type pooled struct {
 
 // inFlight is what an agent sees of requests that begin and end then.
 func inFlight(begun, ended []float64) graph.InFlightRequests {
-	of := graph.InFlightRequests{Requests: float64(len(begun))}
+	of := graph.InFlightRequests{Requests: float64(len(begun)), Seconds: math.Inf(1), Parts: 1}
 	begins, ends := slices.Sorted(slices.Values(begun)), slices.Sorted(slices.Values(ended))
 	over := 0
 	for i, at := range begins {

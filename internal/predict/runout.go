@@ -278,13 +278,18 @@ type Bounded struct {
 type BoundedKind string
 
 // The kinds: bytes, of a container its working set; cores; threads; files that the process has open that is nearest to its
-// limit; bytes of a filesystem of a host, whose Name is where it is mounted.
+// limit; bytes of a filesystem of a host, whose Name is where it is mounted; connections that wait at an address, which is in
+// Name, to be accepted, of as many as its queue takes; connections of a pool, or requests that a client lets through at a time,
+// that are under way; requests per second at the entries, whose limit is by what Name says.
 const (
-	Memory     BoundedKind = "memory"
-	CPU        BoundedKind = "cpu"
-	Threads    BoundedKind = "threads"
-	OpenFiles  BoundedKind = "open files"
-	FileSystem BoundedKind = "filesystem"
+	Memory      BoundedKind = "memory"
+	CPU         BoundedKind = "cpu"
+	Threads     BoundedKind = "threads"
+	OpenFiles   BoundedKind = "open files"
+	FileSystem  BoundedKind = "filesystem"
+	AcceptQueue BoundedKind = "accept queue"
+	Connections BoundedKind = "connections"
+	Requests    BoundedKind = "requests"
 )
 
 // Fit finds the course of what was used, in the order of time, and when it gets to the capacity within the horizon.

@@ -238,7 +238,10 @@ func (h *History) Add(a *graph.Analysis, cores, watts map[string]float64) {
 }
 
 // Predict tells what a scenario would be like. It is an error if a name of it is that of no container.
-func (h *History) Predict(s Scenario) (*Prediction, error) {
+func (h *History) Predict(s Scenario) (*Prediction, error) { return h.predict(s, true) }
+
+// predict is Predict, without the durations at the entries if they are not wanted: these take by far the longest.
+func (h *History) predict(s Scenario, durations bool) (*Prediction, error) {
 	p := &Prediction{Stretches: len(h.rates), Resources: []Resource{}, Hosts: slices.Sorted(maps.Keys(h.cores))}
 	for _, rate := range h.rates {
 		p.MeanRate += rate / float64(len(h.rates))
@@ -266,7 +269,9 @@ func (h *History) Predict(s Scenario) (*Prediction, error) {
 	c.apply()
 	h.dealAnew(p, &s)
 	pools := h.poolStations()
-	h.predictEntries(p, &s, stationsOf(now, h.cores), pools)
+	if durations {
+		h.predictEntries(p, &s, stationsOf(now, h.cores), pools)
+	}
 	h.predictPower(p, &s)
 	p.finish()
 	h.predictDoubts(p, &s, pools)

@@ -749,7 +749,7 @@ export interface Pool {
   fixed: boolean
   /** The client waited for them as for a queue. */
   waited: boolean
-  /** No more than open requests were under way at a time while others waited: it is not known what it is. */
+  /** No more than open requests were under way at a time although there were others: it is not known what it is. */
   ceiling?: boolean
 }
 
@@ -779,7 +779,7 @@ export interface WhatIfEntry {
 
 /** Something of which there is so much, and how its use goes on. */
 export interface BoundedResource {
-  kind: 'memory' | 'cpu' | 'threads' | 'open files' | 'filesystem'
+  kind: 'memory' | 'cpu' | 'threads' | 'open files' | 'filesystem' | 'accept queue' | 'connections' | 'requests'
   /** The container's; none for a host's. */
   node?: string
   name: string

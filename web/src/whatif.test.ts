@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { WhatIf, WhatIfResource } from './types'
-import { barOf, bounds, changeText, doubtsText, modelText, shareOf, usedBounds, valueOf, verdictOf, waitsText, whatIfOf, withChange } from './whatif'
+import type { BoundedResource, WhatIf, WhatIfResource } from './types'
+import { amountText, barOf, boundedName, bounds, changeText, doubtsText, modelText, shareOf, usedBounds, valueOf, verdictOf, waitsText, whatIfOf, withChange } from './whatif'
 
 const resource = (part: Partial<WhatIfResource>): WhatIfResource => ({ node: 'cart', name: 'shop-cart', host: 'a', parallel: 1, parallel_by: 'threads', ...part })
 const answer = (part: Partial<WhatIf>): WhatIf => ({ from: '', to: '', step_seconds: 5, mean_rate: 100, rate: 200, stretches: 20, least_rate: 50, greatest_rate: 150, resources: [resource({})], hosts: ['a'], power: [], pools: [], doubts: [], entries: [], limited_by: 'cart', ...part })
@@ -74,4 +74,17 @@ it('draws the bounds of an estimate on its scale', () => {
   expect(barOf({ value: 3, low: 1 })).toMatchObject({ value: 100, high: 100, over: true })
   expect(usedBounds({ value: 0.75, low: 0.72, high: 0.95 })).toBe('72.0 to 95.0 %')
   expect(bounds({ value: 1, low: 0.5 }, String)).toBe('0.5 or more')
+})
+
+it('names what is bounded as the command line does', () => {
+  const f = (part: Partial<BoundedResource>, name: string, used: string) => {
+    const r = { kind: 'memory', name: 'cart', host: 'a', used: 2, capacity: 10, ...part } as BoundedResource
+    expect(boundedName(r)).toBe(name)
+    expect(amountText(r, r.used)).toBe(used)
+  }
+  f({ kind: 'cpu' }, 'CPU of the host', '2.00 cores')
+  f({ kind: 'filesystem', name: '/var' }, 'filesystem /var', '2 B')
+  f({ kind: 'accept queue', node: '1', name: 'cart at 10.0.0.2:80' }, 'accept queue of cart at 10.0.0.2:80', '2')
+  f({ kind: 'connections', node: '1', name: 'web to db', used: 2.5 }, 'connections of web to db', '2.5')
+  f({ kind: 'requests', name: 'cart', used: 120 }, 'requests, limited by cart', '120/s')
 })

@@ -213,7 +213,7 @@ function PoolRow({ p, first }: { p: Pool; first: boolean }) {
       <td class="words" data-label="now">{percent(p.before.value / p.open)}</td>
       <td class="words" data-label="then"><Used of={shareOf(p.busy, p.open)} /></td>
       <td data-label="full at" data-limit={p.limit?.value}>{p.limit ? <>{format(p.limit.value, '/s')} <small>{limitBounds(p.limit)}</small></> : NONE}</td>
-      <td data-label="of" data-waited={p.waited}>{Number(p.open.toPrecision(2))} <small>{p.ceiling ? 'at a time were seen while others waited' : p.waited ? 'connections that were waited for' : 'connections'}</small></td>
+      <td data-label="of" data-waited={p.waited}>{Number(p.open.toPrecision(3))} <small>{p.ceiling ? 'at a time, never more' : p.waited ? 'connections that were waited for' : 'connections'}</small></td>
       <td data-label="without requests">{NONE}</td>
       <td data-label="per request">{NONE}</td>
     </tr>

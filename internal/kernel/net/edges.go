@@ -355,8 +355,6 @@ func (r *edgeReader) read(index int, now time.Time) model.KernelEdge {
 			Lost: host.Load(&edge.Lost) + host.Load(&edge.LostReplies), LostWaiting: host.Load(&edge.Lost),
 		}}
 	k.Key.Overflow = index == edgeOverflow
-	// Those that are still in flight count from now on as well.
-	k.MostInFlight = max(uint64(atomic.SwapUint32(&edge.MostInFlight, 0)), k.Counters.InFlight())
 	k.Connections = samplesOf(edge)
 	c, sum := &k.Counters, host.Load(&edge.LatencySumNs)
 	c.Latency = state.latency.Read(&r.latency, index, 1, sum, sum)
@@ -365,6 +363,8 @@ func (r *edgeReader) read(index int, now time.Time) model.KernelEdge {
 	c.Duration = r.readPooled(edge, state, 2, host.Load(&edge.DurationSumNs))
 	if state.key.Transport == model.UDP {
 		r.datagrams.complete(index, c)
+	} else { // those that are still in flight were so at a moment
+		k.MostInFlight, k.KnowsMost = max(uint64(atomic.SwapUint32(&edge.MostInFlight, 0)), c.InFlight()), true
 	}
 	r.packets.complete(index, &r.datagrams.edges.Entries[index], state.key.Transport, c, &r.pool)
 	activity := c.SentPackets + c.ReceivedPackets + c.SentBytes + c.ReceivedBytes + c.Opens + c.Closes + c.Failures +

@@ -582,9 +582,13 @@ type edgesListener struct {
 		Id     uint32
 		Unused uint32
 	}
-	Forwarder uint32
-	_         [4]byte
-	Drops     uint64
+	Forwarder  uint32
+	_          [4]byte
+	Drops      uint64
+	Queued     uint32
+	QueueLimit uint32
+	Swept      uint32
+	Unused     uint32
 }
 
 type edgesListenerKey struct {

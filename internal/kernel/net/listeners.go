@@ -10,7 +10,7 @@ import (
 	"outsight/internal/model"
 )
 
-// ReadListeners reads all listening TCP sockets. Their drops are those of the last ReadEdges.
+// ReadListeners reads all listening TCP sockets. Their drops and queues are those of the last ReadEdges.
 func (p *Net) ReadListeners() ([]model.Listener, error) {
 	if p.edges == nil {
 		return nil, errors.New("reading listeners: no kernel program knows them")
@@ -27,8 +27,9 @@ func (p *Net) ReadListeners() ([]model.Listener, error) {
 			all = append(all, model.Listener{
 				NetNS: keys[i].Netns, Owner: model.CgroupID(values[i].Owner), Forwarder: values[i].Forwarder != 0,
 				Process: processName(&values[i].Process.Name), PID: int(values[i].Process.Id),
-				Address: netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
-				Drops:   values[i].Drops,
+				Address:     netip.AddrPortFrom(netip.AddrFrom16(keys[i].Address.Bytes).Unmap(), keys[i].Port),
+				Drops:       values[i].Drops,
+				AcceptQueue: model.AcceptQueue{Queued: uint64(values[i].Queued), QueueLimit: uint64(values[i].QueueLimit)},
 			})
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {

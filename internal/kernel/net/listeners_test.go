@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outsight/internal/kernel/kerneltest"
+	"outsight/internal/model"
 )
 
 // Tests never run on the process's first thread: /proc/self/ns/net, which the probes take for the
@@ -83,6 +85,51 @@ func crowd(t *testing.T, clients int) (fd int, address netip.AddrPort) {
 		}
 	}
 	return fd, address
+}
+
+// Connections that wait to be accepted are told at each reading, with how many may.
+func TestAcceptQueue(t *testing.T) {
+	p := openShared(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := l.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const backlog, waiting = 7, 3
+	if controlError := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), backlog) }); controlError != nil || err != nil {
+		t.Fatal(controlError, err)
+	}
+	f := func(want uint64) {
+		t.Helper()
+		if _, err := p.ReadEdges(); err != nil { // sweeps
+			t.Fatal(err)
+		}
+		all, err := p.ReadListeners()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(all, func(found model.Listener) bool { return found.Address == l.Addr().(*net.TCPAddr).AddrPort() })
+		if at < 0 || all[at].AcceptQueue != (model.AcceptQueue{Queued: want, QueueLimit: backlog}) {
+			t.Errorf("the listener's index is %d; %+v, want %d of %d", at, all[max(at, 0)], want, backlog)
+		}
+	}
+	f(0)
+	for range waiting {
+		kerneltest.Dial(t, l.Addr().String())
+	}
+	f(waiting)
+	for range waiting {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	f(0)
 }
 
 // What listening sockets drop is what the kernel counts in their namespace.
