@@ -154,6 +154,9 @@ func (a *limitedApp) line(t *toldLimit, greatest float64) []string {
 	first := t.LimitingPool()
 	if first != nil {
 		of = fmt.Sprintf("%.0f connections", first.Open)
+		if first.Ceiling {
+			of = fmt.Sprintf("%.0f at a time", first.Open)
+		}
 	} else if !a.byCPU {
 		off = "–"
 	}

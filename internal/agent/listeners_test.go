@@ -47,7 +47,9 @@ func TestAcceptQueues(t *testing.T) {
 			t.Errorf("of %v: %+v, want %v", all, got, want)
 		}
 	}
-	q := func(queued, limit uint64) model.AcceptQueue { return model.AcceptQueue{Queued: queued, QueueLimit: limit} }
+	q := func(queued, limit uint64) model.AcceptQueue {
+		return model.AcceptQueue{Queued: queued, QueueLimit: limit}
+	}
 	f(q(3, 10), q(3, 10))
 	f(q(2, 4), q(3, 10), q(2, 4), q(0, 1))
 	f(q(0, 4), q(0, 4))

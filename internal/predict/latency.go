@@ -363,12 +363,12 @@ type station struct {
 // Sakasegawa's approximation of M/M/c, D ρ^(√(2(c+1))-1) / (c (1-ρ)), less what they come more evenly than at random;
 // infinite from 1 on. Until a quota is used up, its container has whole cores. Threads are slowed down by others on their
 // host.
-func (s *station) wait(utilisation, arrivals, slowdown float64) float64 {
+func (s *station) wait(utilisation, arrivals, slowdown float64) (seconds, share float64) {
 	if utilisation *= slowdown; !(utilisation < 1) { // or none of a host that is used up
-		return math.Inf(1)
+		return math.Inf(1), 1
 	}
 	if s.pool != nil {
-		return 0 // it is held back
+		return 0, 0 // it is held back
 	}
 	servers := max(s.parallel, 1)
 	service := s.visits * max(s.demand.PerRequest, 0) * slowdown
@@ -377,8 +377,8 @@ func (s *station) wait(utilisation, arrivals, slowdown float64) float64 {
 	} else {
 		service *= servers / s.parallel
 	}
-	return service * math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1) / (servers * (1 - utilisation)) *
-		evenly(utilisation, arrivals, 1)
+	share = math.Pow(max(utilisation, 0), math.Sqrt(2*(servers+1))-1)
+	return service * share / (servers * (1 - utilisation)) * evenly(utilisation, arrivals, 1), share
 }
 
 // withoutBusy is the station if a request takes as much where one follows the other.
@@ -450,18 +450,24 @@ func stationsOf(resources []Resource, cores map[string]float64) (all []station) 
 // pools and quotas hold them back for. Of several the one that holds them back most counts; of replicas with a quota it is
 // their mean.
 type waiting struct {
+	// rare is how quantiles grow: longerBy.
+	rare        bool
 	others      [durations]float64
 	pool, quota held
 	replicas    map[string][]held // of those with a quota
 }
 
 func (w *waiting) add(s *station, utilisation, arrivals, slowdown float64, by held) {
-	wait := s.wait(utilisation, arrivals, slowdown)
+	wait, share := s.wait(utilisation, arrivals, slowdown)
+	if s.of > 0 && s.of < 1 {
+		share *= s.of // a part of all requests goes there
+	}
 	for d := range w.others {
-		if math.IsInf(wait, 0) {
-			w.others[d] = wait
-		} else {
-			w.others[d] += wait * s.tail(d)
+		switch {
+		case d == 0 || math.IsInf(wait, 0):
+			w.others[d] += wait
+		case share > 0:
+			w.others[d] += w.longerBy(d, share, wait/share, wait*s.tail(d)) / waitsOf[d]
 		}
 	}
 	switch {
@@ -475,14 +481,25 @@ func (w *waiting) add(s *station, utilisation, arrivals, slowdown float64, by he
 	}
 }
 
+// above is the share of requests that take longer than each of the durations.
+var above = [durations]float64{0, 0.5, 0.05, 0.01}
+
+// longerBy is by how much a duration of a time grows, in seconds, if a share of the requests waits besides, exponentially distributed
+// with that mean: by a quantile of the waits of all requests where the time is always the same (rare), else as their mean does.
+func (w *waiting) longerBy(d int, share, mean, all float64) float64 {
+	if w.rare {
+		return max(mean*math.Log(share/above[d]), 0)
+	}
+	return waitsOf[d] * all
+}
+
 // tail is by how much more than the mean wait of a request at the entries a duration grows, as a multiple of waitsOf: where a
 // part of them goes there, each of those waits so much longer, and fewer are in the longest waits.
 func (s *station) tail(d int) float64 {
 	if d == 0 || s.of <= 0 || s.of >= 1 {
 		return 1
 	}
-	above := 1 - [durations]float64{0, 0.5, 0.95, 0.99}[d]
-	return max(math.Log(s.of/above)/s.of, 0) / waitsOf[d]
+	return max(math.Log(s.of/above[d])/s.of, 0) / waitsOf[d]
 }
 
 // endless is that a queue has no end.
@@ -502,7 +519,8 @@ func (w *waiting) finish() {
 }
 
 // waits is what requests wait for at a rate: the estimate, or a bound.
-func waits(stations []station, rate float64, of func(s *station, w *waiting, rate float64, u Interval)) (w waiting) {
+func waits(stations []station, rate float64, rare bool, of func(s *station, w *waiting, rate float64, u Interval)) (w waiting) {
+	w.rare = rare
 	for i := range stations {
 		of(&stations[i], &w, rate, stations[i].utilisation(rate))
 	}
@@ -560,15 +578,17 @@ func (s *station) most(w *waiting, rate float64, u Interval) {
 
 // mayHold is whether quotas or pools may hold a request in a hundred back at a rate.
 func mayHold(stations []station, rate float64) bool {
-	high := waits(stations, rate, (*station).most)
+	high := waits(stations, rate, false, (*station).most)
 	return high.pool.longest(high.quota)[durations-1] > 0
 }
 
 // queues is a line over the sum of waits for each of the durations of an entry.
 type queues struct {
 	lines [durations]line
+	rare  bool
 	// factor is Student's for nine chances of ten.
-	factor float64
+	factor    float64
+	stretches int
 }
 
 // line is R + K Q, with the covariance of R and K, and the deviation of a stretch as a share of its value.
@@ -576,26 +596,95 @@ type line struct {
 	r, k, varianceR, varianceK, covariance, deviation float64
 }
 
-// fitQueues fits R and K of each duration by weighted least squares, relative to the durations, with Huber's weights. K is
-// expected to be that of exponential waits, give or take as much; the past moves it the more, the more waits there were.
-func fitQueues(all []entryObserved, stations []station) (*queues, error) {
+// mixture is how durations grow with waits, in several ways, each as likely as it fits the past; the likeliest is the first.
+type mixture struct {
+	ways    []*queues
+	weights []float64
+}
+
+// unlikelyWay is the weight below which a way does not count for the bounds.
+const unlikelyWay = 0.05
+
+// fitQueues fits each of the ways in which durations may grow with waits. How likely each is follows from what is left of the 99th
+// percentile: stretches that follow each other are alike, so half as many count.
+func fitQueues(all []entryObserved, stations []station) (*mixture, error) {
 	if len(all) < minObservations {
 		return nil, errFewSeen
 	}
 	if len(stations) == 0 {
 		return nil, errNoWaits
 	}
+	m := &mixture{}
+	for _, rare := range []bool{false, true} {
+		f, err := fitWay(all, stations, rare)
+		if err != nil {
+			return nil, err
+		}
+		m.ways = append(m.ways, f)
+	}
+	slices.SortStableFunc(m.ways, func(a, b *queues) int { return cmp.Compare(a.deviation(), b.deviation()) })
+	sum := 0.0
+	for _, f := range m.ways {
+		m.weights = append(m.weights, math.Pow(m.ways[0].deviation()/f.deviation(), float64(f.stretches)/2))
+		sum += m.weights[len(m.weights)-1]
+	}
+	for i := range m.weights {
+		m.weights[i] /= sum
+	}
+	return m, nil
+}
+
+// deviation is that of the 99th percentile.
+func (f *queues) deviation() float64 { return f.lines[durations-1].deviation }
+
+// at is the durations at a rate, on average of the ways, and between the bounds of all that are not unlikely. saturated is that the
+// queue has no end there.
+func (m *mixture) at(rate float64, stations []station, tested *Tested) (l *Latencies, saturated bool) {
+	l = &Latencies{}
+	for i, f := range m.ways {
+		of, saturated := f.at(rate, stations, tested)
+		if saturated {
+			return nil, true
+		}
+		parts := of.each()
+		for d, into := range l.each() {
+			part := parts[d]
+			into.Value += m.weights[i] * part.Value
+			switch {
+			case i == 0:
+				into.Low, into.High = part.Low, part.High
+			case m.weights[i] < unlikelyWay:
+			default:
+				into.Low = min(into.Low, part.Low)
+				if into.High != nil && part.High != nil {
+					*into.High = max(*into.High, *part.High)
+				}
+			}
+		}
+	}
+	return l, false
+}
+
+// longer is that of the likeliest way.
+func (m *mixture) longer(now []station, mean float64, then []station, rate float64) []Wait {
+	return m.ways[0].longer(now, mean, then, rate)
+}
+
+// fitWay fits R and K of each duration by weighted least squares, relative to the durations, with Huber's weights. K is expected to
+// be that of exponential waits, give or take as much; the past moves it the more, the more waits there were.
+func fitWay(all []entryObserved, stations []station, rare bool) (*queues, error) {
+	f := &queues{rare: rare}
 	q := make([]waiting, 0, len(all))
 	kept := make([]entryObserved, 0, len(all))
 	for _, o := range all {
-		if value := waits(stations, o.rate, (*station).estimate); !value.endless() {
+		if value := waits(stations, o.rate, f.rare, (*station).estimate); !value.endless() {
 			q, kept = append(q, value), append(kept, o)
 		}
 	}
 	if len(q) < minObservations {
 		return nil, errFewSeen
 	}
-	f := &queues{factor: student(float64(len(q) - 1))}
+	f.factor, f.stretches = student(float64(len(q)-1)), len(q)
 	for d := range f.lines {
 		f.lines[d].fit(q, kept, d)
 	}
@@ -659,11 +748,11 @@ func positive(mean, deviation float64) float64 {
 // at is the durations at a rate. saturated is that the queue has no end there; the interval has no upper bound where that
 // may be.
 func (f *queues) at(rate float64, stations []station, tested *Tested) (l *Latencies, saturated bool) {
-	value := waits(stations, rate, (*station).estimate)
+	value := waits(stations, rate, f.rare, (*station).estimate)
 	if value.endless() {
 		return nil, true
 	}
-	low, high := waits(stations, rate, (*station).least), waits(stations, rate, (*station).most)
+	low, high := waits(stations, rate, f.rare, (*station).least), waits(stations, rate, f.rare, (*station).most)
 	l = &Latencies{}
 	for d, into := range l.each() {
 		into.Value = max(f.value(d, &value), 0)

@@ -38,7 +38,7 @@ func (p *part) holds() bool {
 }
 
 // partsOf is by the name of the resource, or the client and the server of the pool.
-func partsOf(stations []station, rate float64) map[string]*part {
+func (f *queues) partsOf(stations []station, rate float64) map[string]*part {
 	all := map[string]*part{}
 	for i := range stations {
 		s := &stations[i]
@@ -47,7 +47,7 @@ func partsOf(stations []station, rate float64) map[string]*part {
 			id = s.pool.client + ">" + s.pool.server
 		}
 		if all[id] == nil {
-			all[id] = &part{waitedFor: s.waitedFor}
+			all[id] = &part{waitedFor: s.waitedFor, waiting: waiting{rare: f.rare}}
 		}
 		s.estimate(&all[id].waiting, rate, s.utilisation(rate))
 	}
@@ -68,12 +68,12 @@ func (w *waiting) hold(of *waiting) {
 // longer are the waits for which the 99th percentile is longer at a rate with stations than at another one with others.
 func (f *queues) longer(now []station, mean float64, then []station, rate float64) (all []Wait) {
 	const last = durations - 1
-	whole, wholeThen := waits(now, mean, (*station).estimate), waits(then, rate, (*station).estimate)
+	whole, wholeThen := waits(now, mean, f.rare, (*station).estimate), waits(then, rate, f.rare, (*station).estimate)
 	was, p99 := f.value(last, &whole), f.value(last, &wholeThen)
 	if !(p99 >= waitsLonger*was) {
 		return nil
 	}
-	before, after := partsOf(now, mean), partsOf(then, rate)
+	before, after := f.partsOf(now, mean), f.partsOf(then, rate)
 	var holding []string
 	for id, p := range after {
 		if p.holds() {
