@@ -140,7 +140,7 @@ struct listener {
 	u64 drops;
 	/*
 	 * At the last sweep, whose number is swept: connections that waited to be accepted, and how many
-	 * may; of several sockets those of the fullest.
+	 * fit; of several sockets those of the fullest.
 	 */
 	u32 queued;
 	u32 queue_limit;

@@ -99,8 +99,10 @@ static __always_inline void count_listener_drops(struct sock *sk, struct connect
 
 static __always_inline void see_accept_queue(struct sock *sk, struct listener *listener)
 {
-	u32 queued = sk->sk_ack_backlog, limit = sk->sk_max_ack_backlog;
+	u32 queued = sk->sk_ack_backlog, limit = sk->sk_max_ack_backlog + 1; /* sk_acceptq_is_full */
 
+	if (is_mptcp(sk))
+		return; /* its queue is that of a socket of its own */
 	if (listener->swept != sweep_number) {
 		listener->swept = sweep_number;
 		listener->queued = 0;

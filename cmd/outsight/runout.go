@@ -67,7 +67,7 @@ func (a *runOutAnswer) write(out io.Writer) error {
 		case r.Kind == predict.FileSystem:
 			name = string(r.Kind) + " " + r.Name
 		case r.Kind == predict.Requests:
-			name = "requests, limited by " + r.Name
+			name = "requests, limited by " + r.By
 		case r.Node == "":
 			name = string(r.Kind) + " of the host"
 		}
@@ -105,7 +105,7 @@ func amountText(kind predict.BoundedKind, v float64) string {
 		return bytesText(v)
 	case predict.Threads, predict.OpenFiles, predict.AcceptQueue:
 		return fmt.Sprintf("%.0f", v)
-	case predict.Connections:
+	case predict.Connections, predict.RequestsAtATime:
 		return fmt.Sprintf("%.1f", v)
 	case predict.Requests:
 		return fmt.Sprintf("%.4g/s", v)

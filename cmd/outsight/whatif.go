@@ -108,7 +108,7 @@ func (a *whatifAnswer) write(out io.Writer) error {
 		then, what, of := p.Busy.Over(p.Open), "connections", fmt.Sprintf("%.0f connections", p.Open)
 		switch {
 		case p.Ceiling:
-			what, of = "requests at a time", fmt.Sprintf("%.3g at a time", p.Open)
+			what, of = "requests at a time", p.Number()+" at a time"
 		case p.Waited:
 			of += ", waited for"
 		}

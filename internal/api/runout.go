@@ -69,7 +69,7 @@ func (s *server) runOuts(ctx context.Context, from, to time.Time, points int) (a
 	add := func(b predict.Bounded, all ...predict.Used) {
 		key := [4]string{string(b.Kind), b.Host, b.Node}
 		switch b.Kind {
-		case predict.FileSystem, predict.AcceptQueue, predict.Connections, predict.Requests: // there may be several
+		case predict.FileSystem, predict.AcceptQueue, predict.Connections, predict.RequestsAtATime: // there may be several
 			key[3] = b.Name
 		}
 		if found[key] == nil {
@@ -91,7 +91,10 @@ func (s *server) runOuts(ctx context.Context, from, to time.Time, points int) (a
 	if err != nil {
 		return answer, err
 	}
-	loads.Each(func(b predict.Bounded, all []predict.Used) { add(b, all...) })
+	loads.Each(ctx, func(b predict.Bounded, all []predict.Used) { add(b, all...) })
+	if err := ctx.Err(); err != nil {
+		return answer, err
+	}
 	horizon := runOutAhead * to.Sub(from)
 	answer = runOutAnswer{from, to, t.step.Seconds(), horizon.Seconds(), make([]predict.Bounded, 0, len(found))}
 	for _, b := range found {
@@ -111,7 +114,9 @@ func (s *server) runOuts(ctx context.Context, from, to time.Time, points int) (a
 
 // bounded are the resources of a window that have a limit.
 func bounded(g *graph.Graph, data *windowData) (all []predict.Bounded) {
+	there := map[string]bool{}
 	for _, n := range g.Nodes {
+		there[n.ID] = !n.Gone
 		u := n.Usage
 		if u == nil || n.Kind == graph.KindHost || n.Gone {
 			continue
@@ -136,7 +141,8 @@ func bounded(g *graph.Graph, data *windowData) (all []predict.Bounded) {
 			all = append(all, predict.Bounded{Kind: predict.CPU, Name: h.Name, Host: h.Name, Used: h.CPUCores, Capacity: h.Cores})
 		}
 	}
-	return slices.Concat(all, fileSystems(data.window), acceptQueues(data.window))
+	queues := slices.DeleteFunc(acceptQueues(data.window), func(b predict.Bounded) bool { return !there[b.Node] })
+	return slices.Concat(all, fileSystems(data.window), queues)
 }
 
 // acceptQueues are those of containers, by the address at which they listen.

@@ -48,8 +48,10 @@ func seriesOfFrames(o Options, compute func(ctx context.Context, s *server, now 
 
 // appendRunOut adds the series of one resource.
 func appendRunOut(all []model.Series, b *predict.Bounded) []model.Series {
-	base := []model.Label{model.NewLabel(otlp.LabelHost, b.Host), model.NewLabel(otlp.LabelName, b.Name),
-		model.NewLabel(model.ResourceLabel, string(b.Kind))}
+	base := []model.Label{model.NewLabel(otlp.LabelName, b.Name), model.NewLabel(model.ResourceLabel, string(b.Kind))}
+	if b.Host != "" {
+		base = append(base, model.NewLabel(otlp.LabelHost, b.Host))
+	}
 	if b.Node != "" {
 		base = append(base, model.NewLabel(otlp.LabelID, b.Node))
 	}

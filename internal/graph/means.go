@@ -76,7 +76,11 @@ func (l *levelMeans) add(other *levelMeans) {
 func (c *change) addMeans(d *frame.Difference, row int, state uint64) {
 	for i := range meanColumns {
 		column := &meanColumns[i]
-		if n, ok := d.Gain(column.integral, row); ok {
+		n, ok := d.Gain(column.integral, row)
+		if ok && n == 0 && state == frame.Live { // the level may not be known: its integral stands still then
+			_, ok = d.After.Columns[frame.Schema[frame.Containers].Columns[column.integral].Of].At(row)
+		}
+		if ok {
 			c.means.integrals[i] += float64(n) / column.per
 			c.means.knownIntegrals |= 1 << i
 		}

@@ -42,10 +42,10 @@ var ComputedMetrics = []Metric{
 		Labels: []string{ResourceLabel, BoundLabel},
 		Help: "Time at which a bounded resource will be used up if its use goes on as in the last day, since the Unix epoch: " +
 			"expected, and the earliest and the latest in nine of ten cases; none where that is not in sight. Computed by the " +
-			"server. Of a host's resources name is the host's, and there is no id"},
+			"server. Of a host's memory and CPU time name is the host's, of a filesystem where it is mounted, and there is no id"},
 	{Name: RunOutUsed, OTel: "outsight.runout.used", Unit: "1", Kind: Gauge, Entity: OfServer,
 		Labels: []string{ResourceLabel},
-		Help:   "Share of a bounded resource that is in use, 0 to 1. Computed by the server"},
+		Help:   "Share of a bounded resource that is in use. Computed by the server"},
 	{Name: EndsTime, OTel: "outsight.ends.time", Unit: "s", Kind: Gauge, Entity: OfServer, Labels: []string{PartLabel},
 		Help: "Where the time from a request’s first byte to its reply’s goes, on average in the last interval: in the client, " +
 			"network_there, in the server, network_back; network_both where clocks do not tell there from back. Computed by the server"},

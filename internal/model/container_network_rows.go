@@ -85,7 +85,7 @@ var containerNetworkRows = []Row[ContainerSample]{
 		Help:   "Connections that wait to be accepted at a listening TCP address; of several sockets those of the fullest",
 		Labels: []string{"service"}, Each: acceptQueues(func(q *AcceptQueue) uint64 { return q.Queued })},
 	{Name: AcceptQueueLimit, OTel: "container.listener.queue.limit", Unit: "{connection}", Kind: Gauge,
-		Help:   "Connections that may wait to be accepted there: the backlog of listen(2), or net.core.somaxconn",
+		Help:   "Connections that fit there: one more than the backlog of listen(2), or than net.core.somaxconn",
 		Labels: []string{"service"}, Each: acceptQueues(func(q *AcceptQueue) uint64 { return q.QueueLimit })},
 }
 

@@ -185,7 +185,7 @@ type Listener struct {
 	// Drops counts attempts to connect that the kernel dropped because the accept queue was full,
 	// or there was no memory: what it counts as ListenDrops, since the listener was found.
 	Drops uint64
-	// AcceptQueue is that of the last sweep; its limit is the backlog of listen(2), or net.core.somaxconn. Of several sockets it
+	// AcceptQueue is that of the last sweep; its limit is one more than the backlog of listen(2), or than net.core.somaxconn. Of several sockets it
 	// is that of the fullest.
 	AcceptQueue
 }

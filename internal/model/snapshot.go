@@ -98,7 +98,7 @@ type ListenerCounters struct {
 	AcceptQueue
 }
 
-// AcceptQueue is how many connections wait to be accepted (Queued) of how many may. A QueueLimit of 0 is not known.
+// AcceptQueue is how many connections wait to be accepted (Queued) of how many fit. A QueueLimit of 0 is not known.
 type AcceptQueue struct{ Queued, QueueLimit uint64 }
 
 // IsFuller reports whether a larger share of it is used than of another one.

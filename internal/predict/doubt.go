@@ -45,7 +45,10 @@ func (p *Pool) id() string { return p.Client + ">" + p.Server }
 
 func (p *Pool) name() string {
 	if p.Ceiling {
-		return fmt.Sprintf("the %s at a time of %s", requests(p.Open), p.Name)
+		if p.Open == 1 {
+			return "the 1 request at a time of " + p.Name
+		}
+		return fmt.Sprintf("the %s requests at a time of %s", p.Number(), p.Name)
 	}
 	if p.Open == 1 {
 		return "the connection of " + p.Name
@@ -53,15 +56,12 @@ func (p *Pool) name() string {
 	return fmt.Sprintf("the %.0f connections of %s", p.Open, p.Name)
 }
 
-// requests are so many, which may be a mean.
-func requests(n float64) string {
-	switch {
-	case n == 1:
-		return "1 request"
-	case n == math.Round(n):
-		return fmt.Sprintf("%.0f requests", n)
+// Number is Open for people: of a Ceiling it may be a mean.
+func (p *Pool) Number() string {
+	if p.Open >= 10 {
+		return fmt.Sprintf("%.0f", p.Open)
 	}
-	return fmt.Sprintf("%.2g requests", n)
+	return fmt.Sprintf("%.2g", p.Open)
 }
 
 // are is its name, as the subject of what all connections are.

@@ -662,12 +662,28 @@ func (m *mixture) at(rate float64, stations []station, tested *Tested) (l *Laten
 			}
 		}
 	}
+	for _, of := range l.each() {
+		of.Low = min(of.Low, of.Value)
+		if of.High != nil {
+			*of.High = max(*of.High, of.Value)
+		}
+	}
 	return l, false
 }
 
-// longer is that of the likeliest way.
-func (m *mixture) longer(now []station, mean float64, then []station, rate float64) []Wait {
-	return m.ways[0].longer(now, mean, then, rate)
+// longer is for what p99 is longer, on average of the ways.
+func (m *mixture) longer(now []station, mean float64, then []station, rate float64) (all []Wait) {
+	for i, f := range m.ways {
+		for _, w := range f.longer(now, mean, then, rate) {
+			at := slices.IndexFunc(all, func(found Wait) bool { return found.For == w.For })
+			if at < 0 {
+				at, all = len(all), append(all, Wait{For: w.For})
+			}
+			all[at].Longer += m.weights[i] * w.Longer
+		}
+	}
+	slices.SortFunc(all, compareWaits)
+	return all[:min(len(all), waitsTold)]
 }
 
 // fitWay fits R and K of each duration by weighted least squares, relative to the durations, with Huber's weights. K is expected to

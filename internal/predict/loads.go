@@ -1,6 +1,8 @@
 package predict
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,62 +13,92 @@ import (
 type Loads struct {
 	history History
 	all     []load
+	// newest are the pools, by client and server, that were there in the newest stretch.
+	newest map[[2]string]bool
 }
 
 type load struct {
 	at   time.Time
 	rate float64
-	// busy is how many connections, or permits, of a pool are under way.
-	busy map[string]float64
+	// busy is how many connections, or permits, are under way, by the client and what Connections.Name says.
+	busy map[[2]string]float64
 }
+
+// loadsConnections is how many pairs of clients and servers are looked at for pools, at most: what is kept of each stretch of time
+// takes half a kilobyte for each.
+const loadsConnections = 2000
 
 // Add adds a stretch of time that ended then, of which the analysis is; they are in the order of time. cores is how many CPUs
 // each host has.
 func (l *Loads) Add(at time.Time, a *graph.Analysis, cores map[string]float64) {
 	if a.ArrivalRate <= 0 {
+		if len(l.all) > 0 { // it was there before
+			l.all = append(l.all, load{at: at})
+		}
 		return
 	}
-	busy := map[string]float64{}
-	for _, c := range a.Connections {
-		busy[(&Pool{Client: c.Client, Server: c.Server}).id()] = c.Busy
+	if len(a.Connections) > loadsConnections {
+		few := *a
+		few.Connections = nil
+		a = &few
+	}
+	busy := map[[2]string]float64{}
+	l.newest = map[[2]string]bool{}
+	for i := range a.Connections {
+		c := &a.Connections[i]
+		busy[[2]string{c.Client, c.Name}] += c.Busy
+		l.newest[[2]string{c.Client, c.Server}] = true
 	}
 	l.all = append(l.all, load{at, a.ArrivalRate, busy})
 	l.history.Add(a, cores, nil)
 }
 
 // Each calls f for the requests at the entries, of which there can be so many until the first limit, and for the connections of
-// each pool of which it is known that there are no more, with what was used of each. Where the limit may be lower (Prediction.AtMost)
-// the name says so; where it cannot be told (UpperBound) there are no requests.
-func (l *Loads) Each(f func(b Bounded, all []Used)) {
+// each pool of which it is known that there are no more, with what was used of each. Where the limit may be lower
+// (Prediction.AtMost) By says so; where it cannot be told (UpperBound) there are no requests. When the context ends there is
+// nothing.
+func (l *Loads) Each(ctx context.Context, f func(b Bounded, all []Used)) {
+	l.history.ctx = ctx
 	p, err := l.history.predict(Scenario{Times: 1}, false)
-	if err != nil {
+	if err != nil || ctx.Err() != nil {
 		return
 	}
-	used := func(b Bounded, of func(*load) float64) {
+	used := func(b Bounded, of func(*load) (amount float64, ok bool)) {
 		all := make([]Used, 0, len(l.all))
 		for i := range l.all {
-			all = append(all, Used{At: l.all[i].at, Amount: of(&l.all[i])})
+			if amount, ok := of(&l.all[i]); ok {
+				all = append(all, Used{At: l.all[i].at, Amount: amount})
+			}
 		}
 		b.Used = all[len(all)-1].Amount
 		f(b, all)
 	}
 	if p.Limit != nil && !p.UpperBound {
-		b := Bounded{Kind: Requests, Name: p.LimitName(), Capacity: p.Limit.Value}
+		b := Bounded{Kind: Requests, Name: string(Requests), By: p.LimitName(), Capacity: p.Limit.Value}
 		if p.AtMost != "" {
-			b.Name += ", or sooner"
+			b.By += ", or sooner"
 		}
-		node := p.LimitedBy
-		if pool := p.LimitingPool(); pool != nil {
-			node = pool.Client
-		}
-		b.Host = p.hostOf(node)
-		used(b, func(o *load) float64 { return o.rate })
+		used(b, func(o *load) (float64, bool) { return o.rate, true })
 	}
+	pools := map[[2]string]Bounded{}
 	for i := range p.Pools {
-		if pool := &p.Pools[i]; pool.Fixed {
-			used(Bounded{Kind: Connections, Node: pool.Client, Name: pool.Name, Host: p.hostOf(pool.Client), Capacity: pool.Open},
-				func(o *load) float64 { return o.busy[pool.id()] })
+		pool := &p.Pools[i]
+		if !pool.Fixed || !l.newest[[2]string{pool.Client, pool.Server}] {
+			continue
 		}
+		key := [2]string{pool.Client, pool.Name}
+		b := Bounded{Kind: Connections, Node: pool.Client, Name: pool.Name, Host: p.hostOf(pool.Client),
+			Capacity: pools[key].Capacity + pool.Open} // of several servers of a name
+		if pool.Ceiling {
+			b.Kind = RequestsAtATime
+		}
+		pools[key] = b
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(pools), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		used(pools[key], func(o *load) (amount float64, ok bool) {
+			amount, ok = o.busy[key]
+			return amount, ok
+		})
 	}
 }
 

@@ -109,7 +109,7 @@ func (p *connectionsPast) cutOff(busy *Demand) (most, known float64) {
 		received, inside = received+seconds*o.Received.Mean, inside+seconds*o.inside
 		most, mostReceived = max(most, o.Sent.Most), max(mostReceived, o.Received.Most)
 	}
-	if under <= 0 || inside <= 0 {
+	if most < 1 || under <= 0 || inside <= 0 {
 		return 0, 0
 	}
 	var reached, expected, found, foundReceived float64
@@ -168,9 +168,11 @@ func (p *connectionsPast) permitPool(mean, rate float64) *Pool {
 	}
 	pool := &Pool{Client: p.Client, Server: p.Server, Name: p.Name, Open: most, Before: d.Cores(mean), Busy: d.Cores(rate),
 		Limit: &limit, Fixed: true, Ceiling: true, otherwise: whileCalm(p.all)}
-	if s := p.permits(); s != nil {
-		pool.queue(s.pool)
+	s := p.permits()
+	if s == nil || s.parallel != most {
+		return nil // the client did not wait as for so many
 	}
+	pool.queue(s.pool)
 	if !pool.Waited { // for how much longer than a request each is held is not known
 		limit.Low /= holdsMost
 	}

@@ -264,6 +264,8 @@ type Bounded struct {
 	Node string `json:"node,omitempty"`
 	Name string `json:"name"`
 	Host string `json:"host"`
+	// By is what requests are limited by; of all others it is empty.
+	By string `json:"by,omitempty"`
 	// Used is of the last stretch, Capacity the limit.
 	Used     float64 `json:"used"`
 	Capacity float64 `json:"capacity"`
@@ -280,7 +282,7 @@ type BoundedKind string
 // The kinds: bytes, of a container its working set; cores; threads; files that the process has open that is nearest to its
 // limit; bytes of a filesystem of a host, whose Name is where it is mounted; connections that wait at an address, which is in
 // Name, to be accepted, of as many as its queue takes; connections of a pool, or requests that a client lets through at a time,
-// that are under way; requests per second at the entries, whose limit is by what Name says.
+// that are under way; requests per second at all entries.
 const (
 	Memory      BoundedKind = "memory"
 	CPU         BoundedKind = "cpu"
@@ -290,6 +292,8 @@ const (
 	AcceptQueue BoundedKind = "accept queue"
 	Connections BoundedKind = "connections"
 	Requests    BoundedKind = "requests"
+
+	RequestsAtATime BoundedKind = "requests at a time"
 )
 
 // Fit finds the course of what was used, in the order of time, and when it gets to the capacity within the horizon.

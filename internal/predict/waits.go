@@ -65,6 +65,10 @@ func (w *waiting) hold(of *waiting) {
 	}
 }
 
+func compareWaits(a, b Wait) int {
+	return cmp.Or(cmp.Compare(b.Longer, a.Longer), cmp.Compare(a.For, b.For))
+}
+
 // longer are the waits for which the 99th percentile is longer at a rate with stations than at another one with others.
 func (f *queues) longer(now []station, mean float64, then []station, rate float64) (all []Wait) {
 	const last = durations - 1
@@ -109,6 +113,6 @@ func (f *queues) longer(now []station, mean float64, then []station, rate float6
 		}
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b Wait) int { return cmp.Or(cmp.Compare(b.Longer, a.Longer), cmp.Compare(a.For, b.For)) })
+	slices.SortFunc(all, compareWaits)
 	return all[:min(len(all), waitsTold)]
 }

@@ -779,11 +779,13 @@ export interface WhatIfEntry {
 
 /** Something of which there is so much, and how its use goes on. */
 export interface BoundedResource {
-  kind: 'memory' | 'cpu' | 'threads' | 'open files' | 'filesystem' | 'accept queue' | 'connections' | 'requests'
+  kind: 'memory' | 'cpu' | 'threads' | 'open files' | 'filesystem' | 'accept queue' | 'connections' | 'requests at a time' | 'requests'
   /** The container's; none for a host's. */
   node?: string
   name: string
   host: string
+  /** What requests are limited by. */
+  by?: string
   used: number
   capacity: number
   course?: { kind: 'steady' | 'grows' | 'falls' | 'daily' | 'daily, grows'; per_day: Interval; daily?: number; days: number }

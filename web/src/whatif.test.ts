@@ -83,8 +83,9 @@ it('names what is bounded as the command line does', () => {
     expect(amountText(r, r.used)).toBe(used)
   }
   f({ kind: 'cpu' }, 'CPU of the host', '2.00 cores')
-  f({ kind: 'filesystem', name: '/var' }, 'filesystem /var', '2 B')
+  f({ kind: 'filesystem', name: '/var' }, 'filesystem /var', '2.00 B')
   f({ kind: 'accept queue', node: '1', name: 'cart at 10.0.0.2:80' }, 'accept queue of cart at 10.0.0.2:80', '2')
   f({ kind: 'connections', node: '1', name: 'web to db', used: 2.5 }, 'connections of web to db', '2.5')
-  f({ kind: 'requests', name: 'cart', used: 120 }, 'requests, limited by cart', '120/s')
+  f({ kind: 'requests at a time', node: '1', name: 'web to db', used: 2.5 }, 'requests at a time of web to db', '2.5')
+  f({ kind: 'requests', name: 'requests', by: 'cart', used: 120 }, 'requests, limited by cart', '120/s')
 })

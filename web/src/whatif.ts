@@ -49,8 +49,11 @@ export const usedBounds = (i: Interval): string => bounds(i, percent).replace(' 
 /** The pool that is the limit. */
 export const limitingPool = (a: WhatIf): Pool | undefined => a.pools.find((p) => `${p.client}>${p.server}` === a.limited_by)
 
+/** How many there are, which may be a mean. */
+export const poolNumber = (p: Pool): string => (p.open >= 10 ? p.open.toFixed(0) : String(Number(p.open.toPrecision(2))))
+
 /** Connections, as the command line has them. */
-export const poolName = (p: Pool): string => (p.ceiling ? `the ${Number(p.open.toPrecision(3))} ${p.open === 1 ? 'request' : 'requests'} at a time of ${p.name}` : p.open === 1 ? `the connection of ${p.name}` : `the ${p.open} connections of ${p.name}`)
+export const poolName = (p: Pool): string => (p.ceiling ? `the ${poolNumber(p)} ${p.open === 1 ? 'request' : 'requests'} at a time of ${p.name}` : p.open === 1 ? `the connection of ${p.name}` : `the ${p.open} connections of ${p.name}`)
 
 /** How full a pool is. */
 export const shareOf = (i: Interval, open: number): Interval => ({ value: i.value / open, low: i.low / open, high: i.high === undefined ? undefined : i.high / open })
@@ -142,6 +145,7 @@ export function amountText(r: BoundedResource, v: number): string {
     case 'requests':
       return format(v, '/s')
     case 'connections':
+    case 'requests at a time':
       return v.toFixed(1)
     default:
       return v.toFixed(0)
@@ -151,7 +155,7 @@ export function amountText(r: BoundedResource, v: number): string {
 /** What is bounded, as the command line calls it. */
 export function boundedName(r: BoundedResource): string {
   const kind = r.kind === 'cpu' ? 'CPU' : r.kind
-  if (r.kind === 'requests') return `requests, limited by ${r.name}`
+  if (r.kind === 'requests') return `requests, limited by ${r.by ?? 'what is not known'}`
   return r.kind === 'filesystem' ? `filesystem ${r.name}` : `${kind} of ${r.node ? r.name : 'the host'}`
 }
 

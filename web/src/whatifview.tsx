@@ -4,7 +4,7 @@ import { clock, duration, format, NONE, span } from './format'
 import { percent } from './placement'
 import { isLoad, short, type Change, type ChangedKind, type State } from './state'
 import { useExplainer } from './tip'
-import { amountText, barOf, boundedName, bounds, changeText, courseText, doubtsText, joules, limitBounds, limitingPool, LOADS, modelText, ofText, runOutText, SCALE, shareOf, usedBounds, valueOf, verdictOf, waitsText, watts, whatIfOf, withChange } from './whatif'
+import { amountText, barOf, boundedName, bounds, changeText, courseText, doubtsText, joules, limitBounds, limitingPool, LOADS, modelText, ofText, poolNumber, runOutText, SCALE, shareOf, usedBounds, valueOf, verdictOf, waitsText, watts, whatIfOf, withChange } from './whatif'
 import type { Interval, Node, Pool, WhatIf, WhatIfResource } from './types'
 
 /** How often a live prediction is made anew, in ms: it is learnt from a whole window. */
@@ -63,7 +63,7 @@ function RunOuts({ state, change, window }: Props) {
               const { when, between } = runOutText(r, now)
               const name = <><span>{boundedName(r)}</span> <small>{r.host}</small></>
               return (
-                <tr key={`${r.kind} ${r.host} ${r.node ?? r.name}`} data-bounded={`${r.kind} ${r.name}`} class={r.runs_out?.at ? 'first-limit' : undefined}>
+                <tr key={`${r.kind} ${r.host} ${r.node} ${r.name}`} data-bounded={`${r.kind} ${r.name}`} class={r.runs_out?.at ? 'first-limit' : undefined}>
                   <th scope="row" class="name">{r.node ? <button onClick={() => change({ node: short(r.node!), edge: undefined, status: undefined, chart: undefined, by: 'container' })}>{name}</button> : <span class="name-text">{name}</span>}</th>
                   <td data-label="used">{amountText(r, r.used)} <small>{percent(r.used / r.capacity)}</small></td>
                   <td data-label="of">{amountText(r, r.capacity)}</td>
@@ -213,7 +213,7 @@ function PoolRow({ p, first }: { p: Pool; first: boolean }) {
       <td class="words" data-label="now">{percent(p.before.value / p.open)}</td>
       <td class="words" data-label="then"><Used of={shareOf(p.busy, p.open)} /></td>
       <td data-label="full at" data-limit={p.limit?.value}>{p.limit ? <>{format(p.limit.value, '/s')} <small>{limitBounds(p.limit)}</small></> : NONE}</td>
-      <td data-label="of" data-waited={p.waited}>{Number(p.open.toPrecision(3))} <small>{p.ceiling ? 'at a time, never more' : p.waited ? 'connections that were waited for' : 'connections'}</small></td>
+      <td data-label="of" data-waited={p.waited}>{poolNumber(p)} <small>{p.ceiling ? 'at a time, never more' : p.waited ? 'connections that were waited for' : 'connections'}</small></td>
       <td data-label="without requests">{NONE}</td>
       <td data-label="per request">{NONE}</td>
     </tr>

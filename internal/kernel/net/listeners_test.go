@@ -113,8 +113,8 @@ func TestAcceptQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := slices.IndexFunc(all, func(found model.Listener) bool { return found.Address == l.Addr().(*net.TCPAddr).AddrPort() })
-		if at < 0 || all[at].AcceptQueue != (model.AcceptQueue{Queued: want, QueueLimit: backlog}) {
-			t.Errorf("the listener's index is %d; %+v, want %d of %d", at, all[max(at, 0)], want, backlog)
+		if at < 0 || all[at].AcceptQueue != (model.AcceptQueue{Queued: want, QueueLimit: backlog + 1}) {
+			t.Errorf("the listener's index is %d; %+v, want %d of %d", at, all[max(at, 0)], want, backlog+1)
 		}
 	}
 	f(0)
