@@ -42,7 +42,7 @@ var ComputedMetrics = []Metric{
 		Labels: []string{ResourceLabel, BoundLabel},
 		Help: "Time at which a bounded resource will be used up if its use goes on as in the last day, since the Unix epoch: " +
 			"expected, and the earliest and the latest in nine of ten cases; none where that is not in sight. Computed by the " +
-			"server. Of a host's memory and CPU time name is the host's, of a filesystem where it is mounted, and there is no id"},
+			"server. Of a host's memory and CPU time name is the host's, of a filesystem where it is mounted, and there is no id; those of requests are of no host"},
 	{Name: RunOutUsed, OTel: "outsight.runout.used", Unit: "1", Kind: Gauge, Entity: OfServer,
 		Labels: []string{ResourceLabel},
 		Help:   "Share of a bounded resource that is in use. Computed by the server"},

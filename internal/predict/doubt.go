@@ -45,7 +45,7 @@ func (p *Pool) id() string { return p.Client + ">" + p.Server }
 
 func (p *Pool) name() string {
 	if p.Ceiling {
-		if p.Open == 1 {
+		if p.Number() == "1" {
 			return "the 1 request at a time of " + p.Name
 		}
 		return fmt.Sprintf("the %s requests at a time of %s", p.Number(), p.Name)
@@ -66,7 +66,7 @@ func (p *Pool) Number() string {
 
 // are is its name, as the subject of what all connections are.
 func (p *Pool) are() string {
-	if p.Open == 1 {
+	if p.Number() == "1" {
 		return p.name() + " is"
 	}
 	return p.name() + " are all"
@@ -226,6 +226,9 @@ func (p *connectionsPast) fixed(busy *Demand) float64 {
 func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 	p.Pools, p.Doubts = []Pool{}, []Doubt{}
 	for _, past := range h.connections {
+		if h.ctx != nil && h.ctx.Err() != nil {
+			return
+		}
 		pool := past.poolIn(p, s)
 		if pool == nil {
 			continue

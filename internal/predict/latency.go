@@ -671,9 +671,16 @@ func (m *mixture) at(rate float64, stations []station, tested *Tested) (l *Laten
 	return l, false
 }
 
-// longer is for what p99 is longer, on average of the ways.
+// longer is for what p99 is longer, on average of the ways that are not unlikely; nil where it is not longer on average.
 func (m *mixture) longer(now []station, mean float64, then []station, rate float64) (all []Wait) {
+	const last = durations - 1
+	var was, p99 float64
 	for i, f := range m.ways {
+		before, after := waits(now, mean, f.rare, (*station).estimate), waits(then, rate, f.rare, (*station).estimate)
+		was, p99 = was+m.weights[i]*f.value(last, &before), p99+m.weights[i]*f.value(last, &after)
+		if i > 0 && m.weights[i] < unlikelyWay {
+			continue
+		}
 		for _, w := range f.longer(now, mean, then, rate) {
 			at := slices.IndexFunc(all, func(found Wait) bool { return found.For == w.For })
 			if at < 0 {
@@ -682,6 +689,10 @@ func (m *mixture) longer(now []station, mean float64, then []station, rate float
 			all[at].Longer += m.weights[i] * w.Longer
 		}
 	}
+	if !(p99 >= waitsLonger*was) {
+		return nil
+	}
+	all = slices.DeleteFunc(all, func(w Wait) bool { return w.Longer < waitsLeast*(p99-was) })
 	slices.SortFunc(all, compareWaits)
 	return all[:min(len(all), waitsTold)]
 }

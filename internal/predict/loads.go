@@ -13,8 +13,11 @@ import (
 type Loads struct {
 	history History
 	all     []load
-	// newest are the pools, by client and server, that were there in the newest stretch.
+	// newest are the connections, by client and server, that were there in the newest stretch; of is how many of them there are by
+	// the client and what Connections.Name says. many is that there were too many to look at.
 	newest map[[2]string]bool
+	of     map[[2]string]int
+	many   bool
 }
 
 type load struct {
@@ -32,22 +35,21 @@ const loadsConnections = 2000
 // each host has.
 func (l *Loads) Add(at time.Time, a *graph.Analysis, cores map[string]float64) {
 	if a.ArrivalRate <= 0 {
-		if len(l.all) > 0 { // it was there before
-			l.all = append(l.all, load{at: at})
-		}
-		return
+		return // nothing came, or its host was not heard of
 	}
 	if len(a.Connections) > loadsConnections {
 		few := *a
 		few.Connections = nil
-		a = &few
+		a, l.many = &few, true
 	}
 	busy := map[[2]string]float64{}
-	l.newest = map[[2]string]bool{}
+	l.newest, l.of = map[[2]string]bool{}, map[[2]string]int{}
 	for i := range a.Connections {
 		c := &a.Connections[i]
-		busy[[2]string{c.Client, c.Name}] += c.Busy
+		key := [2]string{c.Client, c.Name}
+		busy[key] += c.Busy
 		l.newest[[2]string{c.Client, c.Server}] = true
+		l.of[key]++
 	}
 	l.all = append(l.all, load{at, a.ArrivalRate, busy})
 	l.history.Add(a, cores, nil)
@@ -75,28 +77,34 @@ func (l *Loads) Each(ctx context.Context, f func(b Bounded, all []Used)) {
 	}
 	if p.Limit != nil && !p.UpperBound {
 		b := Bounded{Kind: Requests, Name: string(Requests), By: p.LimitName(), Capacity: p.Limit.Value}
-		if p.AtMost != "" {
+		if p.AtMost != "" || l.many {
 			b.By += ", or sooner"
 		}
 		used(b, func(o *load) (float64, bool) { return o.rate, true })
 	}
-	pools := map[[2]string]Bounded{}
+	// Several servers of a name are one pool, if all of theirs are known.
+	pools, servers := map[[3]string]Bounded{}, map[[3]string]int{}
 	for i := range p.Pools {
 		pool := &p.Pools[i]
 		if !pool.Fixed || !l.newest[[2]string{pool.Client, pool.Server}] {
 			continue
 		}
-		key := [2]string{pool.Client, pool.Name}
-		b := Bounded{Kind: Connections, Node: pool.Client, Name: pool.Name, Host: p.hostOf(pool.Client),
-			Capacity: pools[key].Capacity + pool.Open} // of several servers of a name
+		kind := Connections
 		if pool.Ceiling {
-			b.Kind = RequestsAtATime
+			kind = RequestsAtATime
 		}
-		pools[key] = b
+		key := [3]string{pool.Client, pool.Name, string(kind)}
+		pools[key] = Bounded{Kind: kind, Node: pool.Client, Name: pool.Name, Host: p.hostOf(pool.Client),
+			Capacity: pools[key].Capacity + pool.Open}
+		servers[key]++
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(pools), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(pools), func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
+		of := [2]string{key[0], key[1]}
+		if servers[key] < l.of[of] {
+			continue
+		}
 		used(pools[key], func(o *load) (amount float64, ok bool) {
-			amount, ok = o.busy[key]
+			amount, ok = o.busy[of]
 			return amount, ok
 		})
 	}

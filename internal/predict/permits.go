@@ -72,6 +72,9 @@ func (w *clientWaits) squares(of, load func(i int) float64) (all, stretches, alw
 // permitStations are the queues of clients that wait as for permits, no more than poolsMost. Those with a pool are left out.
 func (h *History) permitStations(pools []station) (all []station) {
 	for _, p := range h.connections {
+		if h.ctx != nil && h.ctx.Err() != nil {
+			return nil
+		}
 		if slices.ContainsFunc(pools, func(s station) bool { return s.pool.client == p.Client }) {
 			continue
 		}
@@ -152,7 +155,7 @@ func findAsMany(mean, many float64) float64 {
 }
 
 // permitPool is the pool of which it is known that it lets only so many requests through at a time, before any has to wait for
-// long; nil is that it is not.
+// long; nil is that it is not, or that the client waited as for another number.
 func (p *connectionsPast) permitPool(mean, rate float64) *Pool {
 	d, err := FitDemand(p.busy())
 	if err != nil {

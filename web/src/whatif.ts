@@ -53,7 +53,7 @@ export const limitingPool = (a: WhatIf): Pool | undefined => a.pools.find((p) =>
 export const poolNumber = (p: Pool): string => (p.open >= 10 ? p.open.toFixed(0) : String(Number(p.open.toPrecision(2))))
 
 /** Connections, as the command line has them. */
-export const poolName = (p: Pool): string => (p.ceiling ? `the ${poolNumber(p)} ${p.open === 1 ? 'request' : 'requests'} at a time of ${p.name}` : p.open === 1 ? `the connection of ${p.name}` : `the ${p.open} connections of ${p.name}`)
+export const poolName = (p: Pool): string => (p.ceiling ? `the ${poolNumber(p)} ${poolNumber(p) === '1' ? 'request' : 'requests'} at a time of ${p.name}` : p.open === 1 ? `the connection of ${p.name}` : `the ${p.open} connections of ${p.name}`)
 
 /** How full a pool is. */
 export const shareOf = (i: Interval, open: number): Interval => ({ value: i.value / open, low: i.low / open, high: i.high === undefined ? undefined : i.high / open })
