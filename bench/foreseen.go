@@ -13,10 +13,14 @@ func countForeseen(_ context.Context, o options) (rows []row, err error) {
 	if o.replay == "" {
 		return nil, errors.New("it judges what was saved: say where with -replay")
 	}
-	lines := [][]string{{"", "windows", "told to have no end", "within their bounds", "with an upper bound", "of those, within both", "told within " + strconv.Itoa(latencyBudget) + " %",
-		"known to that, for chance", "of those, told within it"}}
+	lines := [][]string{{"", "windows", "told to have no end", "within their bounds", "with an upper bound",
+		"of those, within both", "told within " + strconv.Itoa(latencyBudget) + " %", "known to that, for chance", "of those, told within it"}}
 	line := func(name string, c latencyCounts) []string {
-		return []string{name, strconv.Itoa(c.all + c.endless), strconv.Itoa(c.endless), strconv.Itoa(c.within), strconv.Itoa(c.closed), strconv.Itoa(c.closedWithin), strconv.Itoa(c.near), strconv.Itoa(c.known), strconv.Itoa(c.knownNear)}
+		cells := []string{name}
+		for _, n := range []int{c.all + c.endless, c.endless, c.within, c.closed, c.closedWithin, c.near, c.known, c.knownNear} {
+			cells = append(cells, strconv.Itoa(n))
+		}
+		return cells
 	}
 	var all latencyCounts
 	for _, a := range append([]limitedApp{{name: "demo shop", part: "saturation"}}, limitedApps...) {

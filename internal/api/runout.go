@@ -38,9 +38,9 @@ const (
 	runOutAhead = 2
 )
 
-// runOut answers GET /api/outsight/runout: when memory, CPU time and others of containers with a limit, those of hosts, and what
-// requests use will be used up if they go on as in the window (from=now-24h, points=60). A daily pattern is told from growth in windows of
-// two days and more.
+// runOut answers GET /api/outsight/runout: when memory, CPU time and others of containers with a limit, those of hosts, and
+// what requests use will be used up if they go on as in the window (from=now-24h, points=60). A daily pattern is told from
+// growth in windows of two days and more.
 func (s *server) runOut(ctx context.Context, r *http.Request) (any, error) {
 	from, to, err := s.windowOf(r, windowBounds{runOutLength, minWindow, maxWindow, maxQuery})
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *server) runOuts(ctx context.Context, from, to time.Time, points int) (a
 	var loads predict.Loads
 	err = s.eachStretch(ctx, &t, nil, func(i int, w *frame.Window) {
 		data := &windowData{window: w}
-		g := s.graphOf(w, graph.Options{})
+		g := s.graphOf(w, graph.Options{Brief: true})
 		for _, b := range bounded(g, data) {
 			add(b, predict.Used{At: t.times[i+1], Amount: b.Used})
 		}

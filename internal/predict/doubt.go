@@ -226,7 +226,7 @@ func (p *connectionsPast) fixed(busy *Demand) float64 {
 func (h *History) predictDoubts(p *Prediction, s *Scenario, queues []station) {
 	p.Pools, p.Doubts = []Pool{}, []Doubt{}
 	for _, past := range h.connections {
-		if h.ctx != nil && h.ctx.Err() != nil {
+		if h.ended() {
 			return
 		}
 		pool := past.poolIn(p, s)

@@ -450,7 +450,7 @@ func stationsOf(resources []Resource, cores map[string]float64) (all []station) 
 // pools and quotas hold them back for. Of several the one that holds them back most counts; of replicas with a quota it is
 // their mean.
 type waiting struct {
-	// rare is how quantiles grow: longerBy.
+	// rare is that quantiles grow by those of the waits of all requests, of which only a share waits, and not as the mean wait does.
 	rare        bool
 	others      [durations]float64
 	pool, quota held
@@ -459,15 +459,14 @@ type waiting struct {
 
 func (w *waiting) add(s *station, utilisation, arrivals, slowdown float64, by held) {
 	wait, share := s.wait(utilisation, arrivals, slowdown)
-	if s.of > 0 && s.of < 1 {
-		share *= s.of // a part of all requests goes there
+	if !w.rare {
+		share = 1
 	}
 	for d := range w.others {
-		switch {
-		case d == 0 || math.IsInf(wait, 0):
-			w.others[d] += wait
-		case share > 0:
-			w.others[d] += w.longerBy(d, share, wait/share, wait*s.tail(d)) / waitsOf[d]
+		if math.IsInf(wait, 0) {
+			w.others[d] = wait
+		} else {
+			w.others[d] += wait * s.tail(d, share)
 		}
 	}
 	switch {
@@ -484,22 +483,20 @@ func (w *waiting) add(s *station, utilisation, arrivals, slowdown float64, by he
 // above is the share of requests that take longer than each of the durations.
 var above = [durations]float64{0, 0.5, 0.05, 0.01}
 
-// longerBy is by how much a duration of a time grows, in seconds, if a share of the requests waits besides, exponentially distributed
-// with that mean: by a quantile of the waits of all requests where the time is always the same (rare), else as their mean does.
-func (w *waiting) longerBy(d int, share, mean, all float64) float64 {
-	if w.rare {
-		return max(mean*math.Log(share/above[d]), 0)
+// tail is by how much more than the mean wait of a request at the entries a duration grows, as a multiple of waitsOf, where such a
+// share of those that go there has to wait, and a part of all goes there: each of those waits so much longer, and fewer are in the
+// longest waits.
+func (s *station) tail(d int, share float64) float64 {
+	if s.of > 0 && s.of < 1 {
+		share *= s.of
 	}
-	return waitsOf[d] * all
-}
-
-// tail is by how much more than the mean wait of a request at the entries a duration grows, as a multiple of waitsOf: where a
-// part of them goes there, each of those waits so much longer, and fewer are in the longest waits.
-func (s *station) tail(d int) float64 {
-	if d == 0 || s.of <= 0 || s.of >= 1 {
+	if d == 0 || share >= 1 {
 		return 1
 	}
-	return max(math.Log(s.of/above[d])/s.of, 0) / waitsOf[d]
+	if share <= 0 {
+		return 0
+	}
+	return max(math.Log(share/above[d])/share, 0) / waitsOf[d]
 }
 
 // endless is that a queue has no end.

@@ -72,7 +72,7 @@ func (w *clientWaits) squares(of, load func(i int) float64) (all, stretches, alw
 // permitStations are the queues of clients that wait as for permits, no more than poolsMost. Those with a pool are left out.
 func (h *History) permitStations(pools []station) (all []station) {
 	for _, p := range h.connections {
-		if h.ctx != nil && h.ctx.Err() != nil {
+		if h.ended() {
 			return nil
 		}
 		if slices.ContainsFunc(pools, func(s station) bool { return s.pool.client == p.Client }) {
@@ -194,8 +194,8 @@ func whileCalm(all []connectionsObserved) *nodePast {
 }
 
 // permits is a queue for how many requests the client lets through to the server at a time, if more were never in flight (cutOff),
-// or its waits grew in the past as they do for one: those of M/M/c by Erlang's C for as many as are under way, times (1 + V²) / 2 where V is the spread of how long
-// they take (Lee and Longton's M/G/c). How many permits there are is what fits best. That there are is known where it fits better than
+// or its waits grew in the past as they do for one: those of M/M/c by Erlang's C for as many as are under way, times (1 + V²) / 2
+// where V is the spread of how long they take (Lee and Longton's M/G/c). How many permits there are is what fits best. That there are is known where it fits better than
 // none by unlikely standard deviations; nil is that there rather are none.
 func (p *connectionsPast) permits() *station {
 	line, err := FitDemand(p.busy())

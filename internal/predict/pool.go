@@ -128,7 +128,7 @@ func (p *connectionsPast) busy() []Observation {
 // poolStations are the pools for which requests may wait, as they were: no more than poolsMost, the fullest first.
 func (h *History) poolStations() (all []station) {
 	for _, p := range h.connections {
-		if h.ctx != nil && h.ctx.Err() != nil {
+		if h.ended() {
 			return nil
 		}
 		if s := p.station(); s != nil {

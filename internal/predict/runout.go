@@ -292,7 +292,7 @@ const (
 	AcceptQueue BoundedKind = "accept queue"
 	Connections BoundedKind = "connections"
 	Requests    BoundedKind = "requests"
-
+	// RequestsAtATime are those that a client lets through.
 	RequestsAtATime BoundedKind = "requests at a time"
 )
 

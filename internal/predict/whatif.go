@@ -178,6 +178,9 @@ type History struct {
 	ctx context.Context
 }
 
+// ended is that the prediction is not wanted any more.
+func (h *History) ended() bool { return h.ctx != nil && h.ctx.Err() != nil }
+
 type past struct {
 	graph.Resource // the newest
 	all            []observed

@@ -87,6 +87,23 @@ func crowd(t *testing.T, clients int) (fd int, address netip.AddrPort) {
 	return fd, address
 }
 
+// listenerAt sweeps, and reads the listener at an address.
+func listenerAt(t *testing.T, p *Net, address netip.AddrPort) (found model.Listener, ok bool) {
+	t.Helper()
+	if _, err := p.ReadEdges(); err != nil {
+		t.Fatal(err)
+	}
+	all, err := p.ReadListeners()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(all, func(l model.Listener) bool { return l.Address == address })
+	if at < 0 {
+		return found, false
+	}
+	return all[at], true
+}
+
 // Connections that wait to be accepted are told at each reading, with how many may.
 func TestAcceptQueue(t *testing.T) {
 	p := openShared(t)
@@ -105,16 +122,9 @@ func TestAcceptQueue(t *testing.T) {
 	}
 	f := func(want uint64) {
 		t.Helper()
-		if _, err := p.ReadEdges(); err != nil { // sweeps
-			t.Fatal(err)
-		}
-		all, err := p.ReadListeners()
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := slices.IndexFunc(all, func(found model.Listener) bool { return found.Address == l.Addr().(*net.TCPAddr).AddrPort() })
-		if at < 0 || all[at].AcceptQueue != (model.AcceptQueue{Queued: want, QueueLimit: backlog + 1}) {
-			t.Errorf("the listener's index is %d; %+v, want %d of %d", at, all[max(at, 0)], want, backlog+1)
+		found, ok := listenerAt(t, p, l.Addr().(*net.TCPAddr).AddrPort())
+		if !ok || found.AcceptQueue != (model.AcceptQueue{Queued: want, QueueLimit: backlog + 1}) {
+			t.Errorf("known: %v; %+v, want %d of %d", ok, found, want, backlog+1)
 		}
 	}
 	f(0)
@@ -137,19 +147,8 @@ func TestListenerDrops(t *testing.T) {
 	p := openShared(t)
 	drops := func(address netip.AddrPort) (n uint64, found bool) {
 		t.Helper()
-		if _, err := p.ReadEdges(); err != nil { // sweeps
-			t.Fatal(err)
-		}
-		all, err := p.ReadListeners()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range all {
-			if l.Address == address {
-				return l.Drops, true
-			}
-		}
-		return 0, false
+		l, found := listenerAt(t, p, address)
+		return l.Drops, found
 	}
 	t.Run("crowded", func(t *testing.T) { // its thread, and the namespace with it, ends with it
 		ownNetwork(t)
